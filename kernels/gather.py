@@ -35,6 +35,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from aotkern.spec import Constexpr, Int, Joint, Kernel, Pointer, Space
+
 
 @triton.jit
 def _key_offset(
@@ -211,3 +213,50 @@ def cp_gather_indexer_quant_cache_dynamic(
         BLOCK_TILE,
         HEAD_TILE,
     )
+
+
+_POINTERS = {
+    "k_cache": Pointer("u8"),
+    "scale_cache": Pointer("fp32"),
+    "k_out": Pointer("u8"),
+    "scale_out": Pointer("fp32"),
+    "block_table": Pointer("i32"),
+    "cu_seqlen": Pointer("i32"),
+    "token_to_seq": Pointer("i32"),
+}
+_STRIDES = {
+    # Every serving page is a multiple of 16 bytes, which the key loads profit from; one scale at a time profits from
+    # nothing, so that the class that serves every value is enough.
+    "block_size": Int(classes=("16",)),
+    "page_stride": Int(classes=("16",)),
+    "scale_page_stride": Int(classes=("any",)),
+    "LAYOUT": Constexpr("normal", "shuffle"),
+}
+
+# What the specialised form costs: each server geometry and each pair of counts is a binary of its own. These are the
+# pairs of a server that prefills chunks of 8,192 positions (2,048 compressed tokens) for up to eight sequences.
+_SERVER = {"NUM_BLOCKS": 65_536, "BLOCK_TABLE_WIDTH": 4_096, "block_table_stride": Int(classes=("16",))}
+_COUNTS = Joint(("NUM_TOKENS", "NUM_BATCHES"), ((512, 1), (1_024, 1), (2_048, 1), (2_048, 2), (2_048, 4), (2_048, 8)))
+_SMALL_CACHE = {"NUM_BLOCKS": 3, "BLOCK_TABLE_WIDTH": 1, "block_table_stride": Int(classes=("1",))}
+
+KERNELS = (
+    Kernel(
+        cp_gather_indexer_quant_cache,
+        Space(("gfx942",), {**_POINTERS, **_STRIDES, **_SERVER}, joint=(_COUNTS,)),
+        Space(("gfx942",), {**_POINTERS, **_STRIDES, **_SMALL_CACHE, "NUM_TOKENS": 13, "NUM_BATCHES": 3}),
+    ),
+    Kernel(
+        cp_gather_indexer_quant_cache_dynamic,
+        Space(
+            ("gfx942", "gfx950", "cuda:90"),
+            {
+                **_POINTERS,
+                **_STRIDES,
+                **dict.fromkeys(
+                    ("block_table_stride", "num_batches", "block_table_width", "num_blocks"), Int(classes=("any",))
+                ),
+            },
+        ),
+    ),
+)
+"""One binary for each layout and storage class; the specialised form multiplies them by its counts."""
