@@ -37,20 +37,7 @@ import triton.language as tl
 
 from aotkern.spec import Constexpr, Int, Joint, Kernel, Pointer, Space
 
-
-@triton.jit
-def _key_offset(
-    token, dim, LAYOUT: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_TILE: tl.constexpr, HEAD_TILE: tl.constexpr
-):
-    """Byte offset of key element `dim` of token `token` inside the key region of a page."""
-    tl.static_assert(LAYOUT == "normal" or LAYOUT == "shuffle", "LAYOUT is normal or shuffle")
-    if LAYOUT == "shuffle":
-        group = (token // BLOCK_TILE) * (BLOCK_TILE * HEAD_DIM)
-        tile = (dim // HEAD_TILE) * (BLOCK_TILE * HEAD_TILE)
-        offset = group + tile + (token % BLOCK_TILE) * HEAD_TILE + dim % HEAD_TILE
-    else:
-        offset = token * HEAD_DIM + dim
-    return offset
+from .index_layout import index_key_offset
 
 
 @triton.jit
@@ -90,7 +77,7 @@ def _gather_row(
                 # A page offset passes 2^31 in a production cache, so the product is taken in 64 bits.
                 page = block.to(tl.int64)
                 dim = tl.arange(0, HEAD_DIM)
-                source = page * page_stride + _key_offset(token, dim, LAYOUT, HEAD_DIM, BLOCK_TILE, HEAD_TILE)
+                source = page * page_stride + index_key_offset(token, dim, LAYOUT, HEAD_DIM, BLOCK_TILE, HEAD_TILE)
                 tl.store(k_out + row.to(tl.int64) * HEAD_DIM + dim, tl.load(k_cache + source))
                 scale = tl.load(scale_cache + page * scale_page_stride + token)
             tl.store(scale_out + row, scale)
