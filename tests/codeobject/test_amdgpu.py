@@ -49,6 +49,14 @@ def test_target_comes_from_the_flags_alone(build, machine, arch, xnack, sramecc)
             read(data, "k")
 
 
+@pytest.mark.parametrize("text", ["amdgcn-amd-amdhsa--gfx950", "amdgcn--gfx9999", "amdgcn--gfx942:xnack+", "gfx942 "])
+def test_another_target_in_the_note_is_refused(build, text):
+    image = elf.parse(build("mixed", "hip:gfx942").binary, "k")
+    named = with_note(image, lambda found: found.update({"amdhsa.target": text}))
+    with pytest.raises(IntegrityError, match=f"expected the target of e_flags, hip:gfx942, found '{re.escape(text)}'"):
+        amdgpu.read(named)
+
+
 @pytest.mark.parametrize("flags", [0x54D, 0x500, 0x04C, 0x44C, 0x14C, 0x154C, 0x0100_054C])
 def test_flags_that_are_not_known_are_refused(build, flags):
     data = edits.put(build("mixed", "hip:gfx942").binary, edits.HEADER["e_flags"], flags)

@@ -54,6 +54,7 @@ def test_facts_agree_with_what_triton_says(build, kernel, target):
     assert found.resources.vgprs > 0
     assert found.code_bytes > 0
     roles = {section.role for section in found.sections}
+    assert {str(role) for role in roles} <= {"code", "descriptor", "metadata", "linkage", "debug"}
     assert {Role.CODE, Role.DESCRIPTOR, Role.DEBUG} <= roles
 
 

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import elf_edits as edits
 import pytest
+from elftools.common.exceptions import ELFParseError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -115,6 +116,55 @@ def test_sections_that_claim_the_same_bytes(files, target):
             elf.parse(moved, "file")
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("e_shoff", 1 << 63, "e_shoff: expected a table between bytes 64 and"),
+        ("e_shoff", 8, "e_shoff: expected a table between bytes 64 and"),
+        ("e_shnum", 1, "e_shnum: expected 2 to 1024 section headers"),
+        ("e_shnum", 0xFFFF, "e_shnum: expected 2 to 1024 section headers"),
+        ("e_shentsize", 40, "e_shentsize: expected 64"),
+        ("e_shstrndx", 0, "e_shstrndx: expected the index of a string table"),
+        ("e_shstrndx", 0xFFFF, "e_shstrndx: expected the index of a string table"),
+        ("e_phoff", (1 << 64) - 56, "e_phoff: expected a table between bytes 64 and"),
+        ("e_phnum", 0xFFFF, "e_phnum: expected at most 1024 of 56 bytes"),
+        ("e_phentsize", 32, "e_phnum: expected at most 1024 of 56 bytes"),
+    ],
+)
+def test_headers_that_cannot_be_right_are_refused_by_name(files, target, field, value, expected):
+    with pytest.raises(IntegrityError, match=expected):
+        read(edits.put(files[target], edits.HEADER[field], value), "file")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("sh_offset", (1 << 64) - 1, "bytes inside a file of"),
+        ("sh_size", (1 << 64) - 1, "bytes inside a file of"),
+        ("sh_flags", 1 << 32, "sh_flags: expected 32 bits"),
+        ("sh_name", (1 << 32) - 1, "an ASCII name of at most"),
+    ],
+)
+def test_section_headers_that_cannot_be_right_are_refused_by_name(files, target, field, value, expected):
+    base = edits.section_bases(files[target])[".symtab"]
+    with pytest.raises(IntegrityError, match=rf"file: section\[\d+\].*{expected}"):
+        read(edits.put(files[target], edits.SECTION[field], value, base), "file")
+
+
+@pytest.mark.parametrize("field", ["p_offset", "p_filesz", "p_memsz"])
+def test_segments_that_leave_the_file_are_refused(files, target, field):
+    base = edits.get(files[target], edits.HEADER["e_phoff"])
+    with pytest.raises(IntegrityError, match=r"file: segment\[0\]: expected bytes inside a file of"):
+        read(edits.put(files[target], edits.SEGMENT[field], 1 << 40, base), "file")
+
+
+def test_a_reserved_section_may_not_reserve_without_bound(files, target):
+    base = edits.section_bases(files[target])[".symtab"]
+    huge = edits.put(files[target], edits.SECTION["sh_type"], 8, base)
+    with pytest.raises(IntegrityError, match=r"file: section\[\d+\]: expected bytes inside"):
+        read(edits.put(huge, edits.SECTION["sh_size"], 1 << 40, base), "file")
+
+
 def test_a_section_over_the_elf_header_is_refused(files, target):
     base = edits.section_bases(files[target])[".strtab"]
     with pytest.raises(IntegrityError, match="after the ELF header"):
@@ -153,6 +203,15 @@ def test_what_is_no_elf_file_is_shown(target, data, found):
 def test_other_classes_and_byte_orders_are_refused(files, target, at, value, field):
     with pytest.raises(IntegrityError, match=f"file: {field}: expected"):
         read(edits.splice(files[target], at, bytes([value])), "file")
+
+
+def test_errors_of_the_elf_library_do_not_leave_the_reader(files, target, monkeypatch):
+    def broken(*_):
+        raise ELFParseError("expected 4, found 3")
+
+    monkeypatch.setattr(elf, "struct_parse", broken)
+    with pytest.raises(IntegrityError, match="file: header: expected 1 records Elf_Ehdr, found expected 4"):
+        read(files[target], "file")
 
 
 def test_other_machines_are_refused(files, target):

@@ -10,6 +10,8 @@ from aotkern.codeobject import elf, nvidia, nvinfo, read
 from aotkern.errors import IntegrityError
 from aotkern.target import Target
 
+EXIT_INSTR_OFFSETS = 0x1C
+
 PTX = """
 .version 8.7
 .target {arch}
@@ -115,6 +117,7 @@ def info_at(data, attribute):
         (nvinfo.Attribute.REQNTID, 0, bytes(4), "three numbers of threads"),
         (nvinfo.Attribute.REQNTID, 0, b"\xff" * 8, "three numbers of threads"),
         (nvinfo.Attribute.CBANK_PARAM_SIZE, -2, b"\x31\0", "the size that PARAM_CBANK states"),
+        (EXIT_INSTR_OFFSETS, -3, b"\x17", "KPARAM_INFO: expected 12 bytes"),
         (nvinfo.Attribute.KPARAM_INFO, 4, b"\x05\0", "ordinal 6"),
         (nvinfo.Attribute.KPARAM_INFO, 6, b"\x20\0", "from byte 40 on"),
         (nvinfo.Attribute.KPARAM_INFO, 8, bytes(4), "from byte 40 on"),
@@ -125,6 +128,18 @@ def test_attributes_that_contradict_each_other_are_refused(build, attribute, at,
     data = build("mixed", "cuda:90").binary
     with pytest.raises(IntegrityError, match=re.escape(expected)):
         read(edits.splice(data, info_at(data, attribute) + at, new), "k")
+
+
+def test_a_kernel_that_states_no_block_size_has_none(build):
+    data = build("mixed", "cuda:90").binary
+    at = info_at(data, nvinfo.Attribute.REQNTID) - 3
+    assert read(edits.splice(data, at, b"\x7f"), "k").resources.max_threads == 0
+
+
+def test_too_many_attributes_are_refused(build, monkeypatch):
+    monkeypatch.setattr(nvinfo, "MAX_ENTRIES", 2)
+    with pytest.raises(IntegrityError, match=r"\.nv\.info: expected at most 2 attributes, found more"):
+        read(build("mixed", "cuda:90").binary, "k")
 
 
 def test_exactly_one_kernel_is_accepted(build):

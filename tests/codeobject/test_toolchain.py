@@ -67,3 +67,10 @@ def test_line_information_holds_the_source_path(build):
     start, size = edits.extent(data, ".debug_line")
     assert b"sample_kernels.py" in data[start : start + size]
     assert b"sample_kernels" not in build("mixed", "hip:gfx950").binary
+
+
+def test_cubins_for_sm_100_give_one_debug_text_two_names(build):
+    image = elf.parse(build("mixed", "cuda:100", line_info=True).binary, "k")
+    first, second = (image.section(name) for name in (".nv_debug_ptx_txt", ".nv.merc.nv_debug_ptx_txt"))
+    assert (first.offset, first.size) == (second.offset, second.size)
+    assert read(build("mixed", "cuda:100", line_info=True).binary, "k").symbol == "mixed"
