@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from typing import Any
 
-from aotkern.codeobject.fields import Fields
 from aotkern.digest import Digest
 from aotkern.errors import InputError
+from aotkern.fields import Fields
 from aotkern.target import Backend, Target
 
 # In cubins with the second layout of e_flags (ABI version 8), the top byte is the index of a section header. It moves

@@ -35,6 +35,23 @@ class Fields:
         """The value as it is, or None where it is missing."""
         return self._values.get(name)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields that are there."""
+        return tuple(self._values)
+
+    def has(self, name: str) -> bool:
+        """Whether the field is there."""
+        return name in self._values
+
+    def flag(self, name: str) -> bool:
+        """True or false."""
+        value = self._values.get(name, False)
+        if isinstance(value, bool):
+            return value
+        self._note(name, "true or false", repr(value)[:100])
+        return False
+
     def count(self, name: str, bits: int = 48) -> int:
         """An integer of at least 0 that fits in so many bits."""
         value = self._values.get(name, 0)
@@ -51,6 +68,48 @@ class Fields:
         self._note(name, "a text that is not empty", repr(value)[:100])
         return ""
 
+    def label(self, name: str) -> str:
+        """A text that may be empty."""
+        value = self._values.get(name, "")
+        if isinstance(value, str):
+            return value
+        self._note(name, "a text", repr(value)[:100])
+        return ""
+
+    def texts(self, name: str) -> dict[str, str]:
+        """An object whose values are texts."""
+        value = self._values.get(name, {})
+        if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
+            return value
+        self._note(name, "an object of texts", repr(value)[:100])
+        return {}
+
+    def objects(self, name: str) -> dict[str, Fields]:
+        """An object of objects with any fields."""
+        value = self._values.get(name, {})
+        if not isinstance(value, dict) or not all(isinstance(item, dict) for item in value.values()):
+            self._note(name, "an object of objects", repr(value)[:100])
+            return {}
+        return {
+            key: Fields(item, f"{self.where}.{name}[{key}]", tuple(item), self.problems) for key, item in value.items()
+        }
+
+    def items(self, name: str, names: tuple[str, ...]) -> tuple[Fields, ...]:
+        """A list of objects with exactly these fields."""
+        value = self._values.get(name, [])
+        if not isinstance(value, list):
+            self._note(name, "a list of objects", type(value).__name__)
+            return ()
+        return tuple(
+            Fields(item, f"{self.where}.{name}[{place}]", names, self.problems) for place, item in enumerate(value)
+        )
+
+    def subset(self, name: str, names: tuple[str, ...]) -> Fields:
+        """An object with some of these fields and no others."""
+        value = self._values.get(name)
+        known = tuple(key for key in names if isinstance(value, dict) and key in value)
+        return Fields(value, f"{self.where}.{name}", known, self.problems)
+
     def parsed(self, name: str, parse: Callable[[str, str], _Value]) -> _Value | None:
         """What `parse(text, where)` makes of a text; its `InputError` is added to the problems."""
         if name not in self._values:
@@ -60,6 +119,10 @@ class Fields:
         except InputError as error:
             self.problems.extend(error.problems)
             return None
+
+    def row(self, name: str, length: int) -> Fields:
+        """A list of this length."""
+        return self._row(name, self._values.get(name), length)
 
     def rows(self, name: str, length: int) -> tuple[Fields, ...]:
         """A list of lists of this length."""
