@@ -25,12 +25,24 @@ def test_lds_is_not_in_the_code_object(build):
         assert read(built.binary, "k").resources.lds_bytes == 0
 
 
-def test_denormal_handling_changes_the_descriptor_alone(build):
-    plain, flushing = (
-        {item.name: item.digest for item in read(build("mixed", "hip:gfx942", **options).binary, "k").sections}
-        for options in ({}, {"allow_flush_denorm": True})
-    )
-    assert {name for name in plain if plain[name] != flushing[name]} == {".rodata"}
+def changed_sections(first, second):
+    """The names of the sections whose content differs."""
+    return {
+        mine.name for mine, other in zip(first.sections, second.sections, strict=True) if mine.digest != other.digest
+    }
+
+
+def test_two_chips_can_share_code_and_descriptor(build):
+    first, second = (read(build("mixed", f"hip:{arch}").binary, arch) for arch in ("gfx942", "gfx950"))
+    assert changed_sections(first, second) == {".note"}
+    assert first.identity != second.identity
+
+
+@pytest.mark.parametrize("option", [{"allow_flush_denorm": True}, {"waves_per_eu": 2}])
+def test_some_options_change_the_descriptor_alone(build, option):
+    plain, changed = (read(build("mixed", "hip:gfx942", **options).binary, "k") for options in ({}, option))
+    assert changed_sections(plain, changed) == {".rodata"}
+    assert plain.identity != changed.identity
 
 
 def test_sections_of_an_hsaco_and_their_roles(build):
