@@ -92,11 +92,19 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One `PT_LOAD` segment: the `size` bytes at `offset` of the file are mapped to `address`."""
+    """One `PT_LOAD` segment: the `size` bytes at `offset` of the file go to `address`, followed by zeros.
+
+    Attributes:
+        offset: `p_offset`.
+        address: `p_vaddr`.
+        size: `p_filesz`.
+        end: The first address behind it.
+    """
 
     offset: int
     address: int
     size: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +280,10 @@ def _loads(data: bytes, header: Any, where: str) -> tuple[Load, ...]:
             found = f"{record.p_filesz} bytes at {record.p_offset}, {record.p_memsz} in memory"
             raise IntegrityError.one(f"{where}: segment[{index}]", f"bytes inside a file of {len(data)}", found)
     loaded = (record for record in records if record.p_type == "PT_LOAD")
-    return tuple(Load(record.p_offset, record.p_vaddr, record.p_filesz) for record in loaded)
+    return tuple(
+        Load(record.p_offset, record.p_vaddr, record.p_filesz, record.p_vaddr + max(record.p_memsz, record.p_filesz))
+        for record in loaded
+    )
 
 
 def _named(data: bytes, names_index: int, records: list[Any], where: str) -> tuple[RawSection, ...]:

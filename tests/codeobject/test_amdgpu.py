@@ -208,14 +208,25 @@ def test_an_entry_elsewhere_is_refused(build):
         read(edits.put(data, edits.Field(16, 8), 0x2000, start), "k")
 
 
+def loads(data):
+    """Where the program header of each segment that is loaded stands, by the segment's place in the file."""
+    start, count = edits.get(data, edits.HEADER["e_phoff"]), edits.get(data, edits.HEADER["e_phnum"])
+    bases = range(start, start + count * edits.SEGMENT_BYTES, edits.SEGMENT_BYTES)
+    loaded = (base for base in bases if edits.get(data, edits.SEGMENT["p_type"], base) == 1)
+    return {edits.get(data, edits.SEGMENT["p_offset"], base): base for base in loaded}
+
+
 def test_segments_that_map_other_bytes_than_the_sections_are_refused(build):
     data = build("mixed", "hip:gfx942").binary
-    start, count = edits.get(data, edits.HEADER["e_phoff"]), edits.get(data, edits.HEADER["e_phnum"])
     text, _ = edits.extent(data, ".text")
-    for base in range(start, start + count * edits.SEGMENT_BYTES, edits.SEGMENT_BYTES):
-        is_load = edits.get(data, edits.SEGMENT["p_type"], base) == 1
-        if is_load and edits.get(data, edits.SEGMENT["p_offset"], base) == text:
-            moved = edits.put(data, edits.SEGMENT["p_offset"], text - 256, base)
-            break
+    moved = edits.put(data, edits.SEGMENT["p_offset"], text - 256, loads(data)[text])
     with pytest.raises(IntegrityError, match=r"k: \.text: expected bytes that a PT_LOAD segment maps"):
         read(moved, "k")
+
+
+@pytest.mark.parametrize(("field", "value"), [("p_memsz", 0x2000), ("p_vaddr", 0x2C00)])
+def test_segments_that_map_over_each_other_are_refused(build, field, value):
+    data = build("mixed", "hip:gfx942").binary
+    text, _ = edits.extent(data, ".text")
+    with pytest.raises(IntegrityError, match=r"k: program headers: expected no segment before 0x[0-9a-f]+, after"):
+        read(edits.put(data, edits.SEGMENT[field], value, loads(data)[text]), "k")
