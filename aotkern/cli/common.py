@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from aotkern.audit.findings import Verdict
-from aotkern.errors import InputError
+from aotkern.errors import InputError, ProblemsError
 from aotkern.target import Target
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -62,6 +62,16 @@ def finish(verdict: Verdict, *, as_json: bool, document: Any, text: str) -> NoRe
     """Print one of the two forms and leave with the exit code of the verdict."""
     click.echo(json.dumps(document, indent=2, ensure_ascii=False) if as_json else text)
     sys.exit(verdict.exit_code)
+
+
+def problems(error: ProblemsError) -> list[dict[str, str]]:
+    """The problems of an error, for a document."""
+    return [{"where": item.where, "expected": item.expected, "found": item.found} for item in error.problems]
+
+
+def refusals(error: ProblemsError) -> str:
+    """The problems of an error, for people: a line each."""
+    return "\n".join(f"REFUSED {problem}" for problem in error.problems)
 
 
 def existing_file(text: str) -> Path:
