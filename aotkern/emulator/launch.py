@@ -16,7 +16,7 @@ from aotkern.emulator.kernel import Kernel
 from aotkern.emulator.waves import LANES, POISON, Array, Waves
 from aotkern.errors import EmulatorError
 
-# Property bits of the descriptor, with the SGPRs that each brings; those that Triton's code never asks for are refused.
+# Property bits of the descriptor. There is no queue and no scratch buffer here: their registers hold poison.
 _PRIVATE_BUFFER, _DISPATCH, _QUEUE, _KERNARG, _DISPATCH_ID, _SCRATCH_INIT, _PRIVATE_SIZE = range(7)
 _PRELOAD_ENTRY = 256  # a loader that preloads enters so many bytes later, past the code that would load
 
@@ -87,7 +87,7 @@ class Launch:
             elif bit == _DISPATCH_ID:
                 values.extend((0, 0))
             else:
-                raise EmulatorError(f"kernel descriptor asks for user registers of kind {bit}")
+                values.extend((POISON,) * (4 if bit == _PRIVATE_BUFFER else 2))
         length, first = descriptor.preload & 0x7F, descriptor.preload >> 7
         words = struct.unpack_from(f"<{length}I", kernarg.ljust(4 * (first + length), b"\0"), 4 * first)
         values.extend(words if self.preload else (POISON,) * length)

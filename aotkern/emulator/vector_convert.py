@@ -90,9 +90,10 @@ def _from_small(name: str, *, two: bool) -> Bind:
 
         def step(w: Waves) -> None:
             codes = fetch(w)
+            high = table[(codes >> U32(8)) & U32(0xFF)]  # before the source may be overwritten
             w.write(target, table[codes & U32(0xFF)].view(U32))
             if two:
-                w.write(target + 1, table[(codes >> U32(8)) & U32(0xFF)].view(U32))
+                w.write(target + 1, high.view(U32))
 
         return step
 
