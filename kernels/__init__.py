@@ -1,0 +1,21 @@
+"""The DeepSeek-V4 sparse-MLA decode family: the kernels that aotkern ships itself, for gfx942 and gfx950.
+
+The folder is `kernels/`; the package is `aotkern_kernels`. Importing it imports nothing heavy: modules that hold
+device code import Triton, host modules take tensors and never import torch at run time.
+
+In here:
+    layout             record and page formats, fp8 limits, page arithmetic
+    reference          the same attention in float64, written for reading
+    selectors          how many splits a call gets (pure functions)
+    legacy_partial     gfx942: split-K partial attention
+    monolithic         gfx942: one program per row, on request only
+    gfx950_partial     gfx950: split-K partial attention
+    reducer            both: merges the splits of a row
+    ragged             both: dense-to-ragged packing of index rows
+    provenance         when the compressed cache may be read without the NaN scrub
+    decode             host: validation, scratch sizes, and the launches of one decode step
+    launchers          Triton's JIT behind the launcher interface that the host code takes
+The writers, the indexer cache and its gather stand beside them in modules of their own.
+
+Not in here: the inverse rotation after attention, the output projection, and the indexer that picks the top-k.
+"""
