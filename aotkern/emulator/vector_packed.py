@@ -91,7 +91,7 @@ def _word(whole: Fetch, half: int, *, negate: bool, real: bool, signed: bool) ->
         if real:
             value = bits.astype(np.uint16).view(F16)
             return np.asarray(np.negative(value) if negate else value)
-        return bits.astype(np.uint16).view(np.int16).astype(np.int32) if signed else bits
+        return np.asarray(bits.astype(np.uint16).view(np.int16).astype(np.int32) if signed else bits)
 
     return fetch
 
@@ -163,7 +163,7 @@ def _f16_pair(bits: Array) -> tuple[Array, ...]:
 
 
 def _signed_bytes(bits: Array) -> tuple[Array, ...]:
-    return tuple(((bits >> U32(at)) & U32(0xFF)).astype(np.uint8).view(np.int8).astype(np.int64) for at in (0, 8, 16, 24))
+    return tuple(value.astype(np.uint8).view(np.int8).astype(np.int64) for value in _plain_bytes(bits))
 
 
 def _plain_bytes(bits: Array) -> tuple[Array, ...]:
