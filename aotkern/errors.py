@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
+
+_Self = TypeVar("_Self", bound="ProblemsError")
 
 
 class AotkernError(Exception):
@@ -43,7 +46,7 @@ class ProblemsError(AotkernError):
         return type(self), (self.problems,)
 
     @classmethod
-    def one(cls, where: str, expected: str, found: str) -> ProblemsError:
+    def one(cls: type[_Self], where: str, expected: str, found: str) -> _Self:
         """The error for a single problem."""
         return cls((Problem(where, expected, found),))
 

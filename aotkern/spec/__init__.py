@@ -1,0 +1,45 @@
+"""Kernel declarations, variant spaces and variant keys.
+
+A kernel file imports from here to declare what can be asked of its kernels; the build, the loader and the audits read
+the same data. Nothing in this room imports Triton or executes a kernel.
+"""
+
+from aotkern.spec.constant import Constant, DtypeName, FunctionName
+from aotkern.spec.declaration import (
+    Bool,
+    Constexpr,
+    Float,
+    Int,
+    Joint,
+    Kernel,
+    Null,
+    Parameter,
+    Pointer,
+    Space,
+    Tuple,
+)
+from aotkern.spec.expand import expand
+from aotkern.spec.key import ArgumentSpec, Fixed, Group, Runtime, VariantKey
+
+__all__ = [
+    "ArgumentSpec",
+    "Bool",
+    "Constant",
+    "Constexpr",
+    "DtypeName",
+    "Fixed",
+    "Float",
+    "FunctionName",
+    "Group",
+    "Int",
+    "Joint",
+    "Kernel",
+    "Null",
+    "Parameter",
+    "Pointer",
+    "Runtime",
+    "Space",
+    "Tuple",
+    "VariantKey",
+    "expand",
+]
