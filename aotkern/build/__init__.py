@@ -1,0 +1,12 @@
+"""The build half: from kernel sources to bundles, on a machine without a GPU.
+
+    registry     imports kernel sources (in a worker only) and digests them with everything they use
+    compiler     compiles one variant with Triton (in a worker only)
+    worker       the process that does both, in a pinned environment and with a private Triton cache
+    pool         the parent's side of the workers: tasks, time-outs, restarts
+    store        what was compiled before, by content
+    builder      the whole way, from a request to bundles and a report
+
+Only `registry` imports kernel sources and only `compiler` and `toolchain` import Triton. The run-time half imports none
+of this.
+"""

@@ -1,0 +1,263 @@
+"""From a request to bundles: plan, compile what the store does not have, assemble, publish.
+
+`compile_targets` does the work and keeps the result in memory, which is what audits need; `publish` writes bundles. A
+target with a variant that failed gets no bundle: a bundle holds everything that was declared for it or does not exist.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aotkern.build import environment
+from aotkern.build.pool import Pool, Setting
+from aotkern.build.registry import Source
+from aotkern.build.store import Store
+from aotkern.bundle import SUFFIX, Bundle, write
+from aotkern.digest import Digest
+from aotkern.errors import BuildError, InputError, ProblemsError
+from aotkern.manifest import KernelEntry, Launch, Manifest, ObjectEntry, Options, VariantEntry
+from aotkern.spec import Constant, Parameter
+from aotkern.spec.expand import DEFAULT_LIMIT
+from aotkern.target import Target
+
+SECONDS_PER_VARIANT = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to build.
+
+    Attributes:
+        sources: Kernel sources.
+        targets: Targets, each once.
+        inherited: The caller's environment; see `environment.INHERITED`.
+        jobs: Worker processes.
+        seconds: Longest time for one variant.
+        limit: Most variants of one kernel for one target.
+        line_info: Keep line information; see `environment.pinned`.
+        store: Folder of the local store, or None to compile everything anew.
+        reverse: Compile in reverse order; the result must not depend on it, and an audit asks for it.
+        overrides: Variables of the workers that an audit changes, to show that the result does not depend on them.
+    """
+
+    sources: tuple[Source, ...]
+    targets: tuple[Target, ...]
+    inherited: Mapping[str, str]
+    jobs: int = 1
+    seconds: float = SECONDS_PER_VARIANT
+    limit: int = DEFAULT_LIMIT
+    line_info: bool = False
+    store: Path | None = None
+    reverse: bool = False
+    overrides: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One variant done: what a progress display shows.
+
+    Attributes:
+        done: Variants done so far, those from the store included.
+        total: Variants of the whole build.
+        key: The variant.
+        seconds: How long it took to compile; 0 from the store.
+        error: Why it has no code object, or nothing.
+    """
+
+    done: int
+    total: int
+    key: str
+    seconds: float
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetBuild:
+    """All variants of one target, in memory."""
+
+    manifest: Manifest
+    objects: Mapping[Digest, bytes]
+
+
+@dataclass
+class Compilation:
+    """The outcome of `compile_targets`.
+
+    Attributes:
+        targets: What was built, for each target without failures.
+        failures: Variants that have no code object, with the reason.
+        seconds: Compile time of each variant that was compiled now.
+        reused: How many came from the store.
+        wall: Seconds for everything.
+        store_problem: Why the store could not be written, or nothing.
+    """
+
+    targets: dict[Target, TargetBuild] = field(default_factory=dict)
+    failures: list[BuildError] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    reused: int = 0
+    wall: float = 0.0
+    store_problem: str = ""
+
+    @property
+    def slowest(self) -> tuple[tuple[str, float], ...]:
+        """The ten variants that took longest."""
+        return tuple(sorted(self.seconds.items(), key=lambda pair: -pair[1])[:10])
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One bundle in place.
+
+    Attributes:
+        path: The file.
+        digest: Of the file.
+        size: Bytes.
+        changed: False when the same bundle was there already.
+    """
+
+    path: Path
+    digest: Digest
+    size: int
+    changed: bool
+
+
+def compile_targets(request: Request, progress: Callable[[Step], None] = lambda _: None) -> Compilation:
+    """Compile everything that a request asks for.
+
+    Raises:
+        InputError: The sources cannot be imported, or their declarations are wrong.
+        MissingToolError: Triton is not installed.
+        BuildError: A kernel source failed in a way of its own.
+    """
+    started = time.perf_counter()
+    setting = Setting(
+        request.sources, environment.pinned(line_info=request.line_info), request.inherited, request.overrides
+    )
+    store = Store(request.store) if request.store else None
+    memo = request.store / "toolchain" if request.store else None
+    result = Compilation()
+    with Pool(setting, request.jobs) as pool:
+        plan = pool.plan([str(target) for target in request.targets], request.limit, memo)
+        work = _Work(plan, store, result, progress)
+        missing = work.reuse()
+        pool.compile(missing[::-1] if request.reverse else missing, request.seconds, work.done, work.failed)
+    result.targets = work.assemble(request.targets, setting.settings)
+    if store:
+        store.trim()
+        result.store_problem = store.problem
+    result.wall = time.perf_counter() - started
+    return result
+
+
+class _Work:
+    """The variants of a plan on their way from "planned" to "has a code object"."""
+
+    def __init__(
+        self, plan: dict[str, Any], store: Store | None, result: Compilation, progress: Callable[[Step], None]
+    ) -> None:
+        self._plan, self._store, self._result, self._progress = plan, store, result, progress
+        self._content = {key: Digest.parse(content) for key, content, _ in plan["variants"]}
+        self._options = {
+            key: {name: Constant(text) for name, text in options.items()} for key, _, options in plan["variants"]
+        }
+        self._facts: dict[str, dict[str, Any]] = {}
+        self._data: dict[Digest, bytes] = {}
+        for key, reason in plan["failures"]:
+            self.failed(BuildError(key, reason))
+
+    def reuse(self) -> list[str]:
+        """Take what the store has; return the keys that are left to compile."""
+        missing: list[str] = []
+        for key, content in self._content.items():
+            entry = self._store.get(content) if self._store else None
+            if entry is None:
+                missing.append(key)
+                continue
+            self._result.reused += 1
+            self._keep(key, entry.facts, entry.data, 0.0)
+        return missing
+
+    def done(self, key: str, answer: dict[str, Any], data: bytes) -> None:
+        if Digest.of(data) != Digest.parse(answer["digest"]):
+            self.failed(BuildError(key, "the code object changed between the worker and here"))
+            return
+        seconds = answer["microseconds"] / 1e6
+        self._result.seconds[key] = seconds
+        if self._store:
+            self._store.put(self._content[key], answer, data)
+        self._keep(key, answer, data, seconds)
+
+    def failed(self, error: BuildError) -> None:
+        self._result.failures.append(error)
+        self._tell(error.key, 0.0, error.reason)
+
+    def _keep(self, key: str, facts: dict[str, Any], data: bytes, seconds: float) -> None:
+        self._facts[key] = facts
+        self._data[Digest.parse(facts["digest"])] = data
+        self._tell(key, seconds)
+
+    def _tell(self, key: str, seconds: float, error: str = "") -> None:
+        total = len(self._content) + len(self._plan["failures"])
+        self._progress(Step(len(self._facts) + len(self._result.failures), total, key, seconds, error))
+
+    def assemble(self, targets: tuple[Target, ...], settings: Mapping[str, str]) -> dict[Target, TargetBuild]:
+        """The manifest of each target whose variants all have code objects."""
+        broken = {error.key.partition("[")[2].partition("]")[0] for error in self._result.failures}
+        kernels = [
+            KernelEntry(name, tuple(Parameter(**row) for row in parameters), Digest.parse(source))
+            for name, parameters, source in self._plan["kernels"]
+        ]
+        built: dict[Target, TargetBuild] = {}
+        for target in targets:
+            mine = [key for key in self._facts if f"[{target}](" in key]
+            if str(target) in broken or not mine:
+                continue
+            names = {key.partition("[")[0] for key in mine}
+            objects, variants = self._entries(mine)
+            manifest = Manifest.make(
+                target,
+                self._plan["toolchain"],
+                settings,
+                [kernel for kernel in kernels if kernel.name in names],
+                objects,
+                variants,
+            )
+            built[target] = TargetBuild(manifest, {digest: self._data[digest] for digest in objects})
+        return built
+
+    def _entries(self, keys: list[str]) -> tuple[dict[Digest, ObjectEntry], list[tuple[VariantEntry, Options]]]:
+        objects: dict[Digest, ObjectEntry] = {}
+        variants: list[tuple[VariantEntry, Options]] = []
+        for key in keys:
+            facts = self._facts[key]
+            digest = Digest.parse(facts["digest"])
+            objects.setdefault(digest, ObjectEntry(digest, facts["size"], facts["code"]))
+            entry = VariantEntry(key, self._content[key], digest, Launch(**facts["launch"]), "")
+            variants.append((entry, self._options[key]))
+        return objects, variants
+
+
+def publish(build: TargetBuild, out: Path, name: str, provenance: Mapping[str, str]) -> Published:
+    """Write the bundle of one target as `NAME.TARGET.aotk`; an equal one that is there already stays untouched.
+
+    Raises:
+        InputError: `out` cannot be written.
+        IntegrityError: What would be written does not verify.
+    """
+    path = out / f"{name}.{build.manifest.target.slug}{SUFFIX}"
+    try:
+        there = Bundle.open(path)
+        if there.manifest.digest == build.manifest.digest and there.provenance == provenance:
+            return Published(path, there.digest, len(there.data), changed=False)
+    except ProblemsError:
+        pass  # absent, older or damaged: it is replaced
+    try:
+        digest = write(path, build.manifest, build.objects, provenance)
+    except OSError as error:
+        raise InputError.one(str(path), "a place that can be written", error.strerror or str(error)) from error
+    return Published(path, digest, path.stat().st_size, changed=True)

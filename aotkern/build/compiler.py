@@ -1,0 +1,167 @@
+"""Compiling one variant with Triton, and holding the result against what was asked. The only caller of its compiler.
+
+Runs in a worker process, whose environment is pinned and whose Triton cache is private and empty. Triton's own binder
+rules are not repeated here: a key says which classes an argument has, and the back end turns the class letters into
+attributes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from aotkern import codeobject
+from aotkern.build.registry import LoadedKernel
+from aotkern.codeobject.facts import CodeObject
+from aotkern.errors import BuildError, IntegrityError
+from aotkern.manifest import Launch
+from aotkern.spec import Constant, DtypeName, Fixed, FunctionName, Group, Runtime, VariantKey
+from aotkern.spec.key import ArgumentSpec, flatten
+from aotkern.target import Backend, Target
+
+_SIZES = {"u1": 1, "i1": 1, "fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
+# Decided by the build itself, or by the target: asking for them per kernel would contradict it.
+_RESERVED = ("arch", "backend_name", "extern_libs", "ir_override", "warp_size")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Compiled:
+    """A compiled variant: its bytes, the facts read back from them, and what a launch needs."""
+
+    data: bytes
+    code: CodeObject
+    launch: Launch
+
+
+def triton_target(target: Target) -> Any:
+    """Triton's own name for a target."""
+    from triton.backends.compiler import GPUTarget  # noqa: PLC0415
+
+    arch: str | int = target.arch if target.backend is Backend.HIP else int(target.arch)
+    return GPUTarget(str(target.backend), arch, target.limits.wave)
+
+
+def effective_options(key: VariantKey) -> dict[str, Constant]:
+    """The options that take effect when a key's options are asked for, by the back end's own rules.
+
+    Paths of bitcode libraries are replaced by the digests of their content.
+
+    Raises:
+        BuildError: An option that the back end does not have (Triton would drop it in silence), or a value it refuses.
+    """
+    from triton.compiler.compiler import make_backend  # noqa: PLC0415
+
+    backend = make_backend(triton_target(key.target))
+    asked = {name: constant.value for name, constant in key.options}
+    known = {field.name for field in dataclasses.fields(type(backend.parse_options({})))} - set(_RESERVED)
+    if unknown := sorted(set(asked) - known):
+        raise BuildError(str(key), f"unknown option {', '.join(unknown)}; {key.target} has {', '.join(sorted(known))}")
+    try:
+        options = backend.parse_options(asked)
+    except (AssertionError, TypeError, ValueError) as error:
+        raise BuildError(str(key), f"the back end refuses the options: {error}") from error
+    return {name: Constant.of(_plain(name, value)) for name, value in sorted(vars(options).items())}
+
+
+def _plain(name: str, value: object) -> object:
+    if name == "extern_libs" and isinstance(value, tuple):
+        return tuple((lib, f"sha256:{hashlib.sha256(Path(path).read_bytes()).hexdigest()}") for lib, path in value)
+    if isinstance(value, (list, tuple)):
+        return tuple(_plain("", item) for item in value)
+    return value
+
+
+def compile_variant(kernel: LoadedKernel, key: VariantKey) -> Compiled:
+    """Compile one variant and check it.
+
+    Raises:
+        BuildError: It does not compile, exceeds a limit of the device, or came out other than asked.
+    """
+    import triton  # noqa: PLC0415
+    from triton.compiler import ASTSource  # noqa: PLC0415
+    from triton.compiler.compiler import make_backend  # noqa: PLC0415
+
+    effective_options(key)
+    target = triton_target(key.target)
+    backend = make_backend(target)
+    leaves = [(path, leaf) for i, (_, spec) in enumerate(key.arguments) for path, leaf in flatten(spec, (i,))]
+    source = ASTSource(
+        fn=kernel.declaration.function,
+        signature={name: _signature(spec) for name, spec in key.arguments},
+        constexprs={p: _value(leaf.constant.value, kernel) for p, leaf in leaves if isinstance(leaf, Fixed)},
+        attrs={p: backend.parse_attr(leaf.attributes) for p, leaf in leaves if isinstance(leaf, Runtime)},
+    )
+    try:
+        compiled = triton.compile(source, target, {name: constant.value for name, constant in key.options})
+    except Exception as error:  # the compiler raises whatever it likes; each of them is this variant's failure
+        raise BuildError(str(key), f"{type(error).__name__}: {error}") from error
+    data: bytes = compiled.asm[backend.binary_ext]
+    launch = _launch(compiled.metadata)
+    _check_limits(key, launch)
+    return Compiled(data, _checked(key, data, compiled.metadata), launch)
+
+
+def _signature(spec: ArgumentSpec) -> Any:
+    if isinstance(spec, Group):
+        return tuple(_signature(item) for item in spec.items)
+    return "constexpr" if isinstance(spec, Fixed) else spec.type
+
+
+def _value(value: Any, kernel: LoadedKernel) -> Any:
+    """A constant as Triton takes it: dtypes and functions by the objects they name."""
+    if isinstance(value, tuple):
+        return tuple(_value(item, kernel) for item in value)
+    if isinstance(value, FunctionName):
+        return kernel.functions[value.name]
+    if isinstance(value, DtypeName):
+        from triton.language.core import dtype  # noqa: PLC0415
+
+        return dtype(value.name)
+    return value
+
+
+def _launch(metadata: Any) -> Launch:
+    return Launch(
+        shared=metadata.shared,
+        num_warps=metadata.num_warps,
+        num_ctas=metadata.num_ctas,
+        cooperative=bool(metadata.launch_cooperative_grid),
+        pdl=bool(getattr(metadata, "launch_pdl", False)),
+        global_scratch=metadata.global_scratch_size or 0,
+        global_scratch_align=metadata.global_scratch_align or 1,
+        profile_scratch=metadata.profile_scratch_size or 0,
+        profile_scratch_align=metadata.profile_scratch_align or 1,
+    )
+
+
+def _check_limits(key: VariantKey, launch: Launch) -> None:
+    limits = key.target.limits
+    if launch.shared > limits.lds_bytes:
+        reason = f"LDS of a workgroup: {launch.shared} > {limits.lds_bytes} bytes ({key.target.arch})"
+        raise BuildError(str(key), reason)
+    if launch.num_warps > limits.max_warps:
+        raise BuildError(str(key), f"num_warps: {launch.num_warps} > {limits.max_warps} ({key.target.arch})")
+
+
+def _checked(key: VariantKey, data: bytes, metadata: Any) -> CodeObject:
+    """Read the code object back: target, symbol and argument layout must be those asked for."""
+    try:
+        code = codeobject.read(data, "compiler output")
+    except IntegrityError as error:
+        raise BuildError(str(key), f"the compiler wrote a damaged file: {error}") from error
+    if code.target != key.target or code.symbol != metadata.name:
+        found = f"{code.symbol} for {code.target}"
+        raise BuildError(str(key), f"asked for {metadata.name} for {key.target}, the compiler wrote {found}")
+    # Two pointers follow the declared parameters: global scratch and profiler scratch.
+    expected = [*(_size(leaf) for _, leaf in key.parameters), 8, 8]
+    sizes = [a.size for a in code.arguments if not a.kind.startswith("hidden_")]
+    if sizes != expected:
+        reason = f"argument sizes by the key {expected}, in the code object {sizes}"
+        raise BuildError(str(key), reason)
+    return code
+
+
+def _size(leaf: Runtime) -> int:
+    return 8 if leaf.is_pointer else _SIZES.get(leaf.type) or int(leaf.type[1:]) // 8

@@ -1,0 +1,255 @@
+"""The parent's side of the worker processes: start, ask, time out, restart.
+
+A worker that dies or takes too long costs the variant it was compiling, not the build: it is replaced, and the failure
+carries what it last wrote to its error output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from aotkern.build import environment
+from aotkern.build.registry import Source
+from aotkern.errors import AotkernError, BuildError, InputError, IntegrityError, MissingToolError, Problem
+
+# The child sees the parent's import path whatever its own environment says, and nothing else of the parent.
+_START = "import sys;sys.path[:]=sys.argv.pop(1).split(chr(10));from aotkern.build.worker import main;main()"
+_STARTUP_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How workers are started.
+
+    Attributes:
+        sources: The kernel sources.
+        settings: The pinned variables, from `environment.pinned`.
+        inherited: The caller's environment, of which little is used.
+        overrides: Variables that an audit changes on purpose.
+    """
+
+    sources: tuple[Source, ...]
+    settings: Mapping[str, str]
+    inherited: Mapping[str, str]
+    overrides: Mapping[str, str]
+
+
+class WorkerProcess:
+    """One worker process with its private scratch folder."""
+
+    def __init__(self, setting: Setting, scratch: Path) -> None:
+        scratch.mkdir()
+        self.scratch, self._log = scratch, scratch / "log"
+        requests_out, requests_in = os.pipe()
+        answers_out, answers_in = os.pipe()
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-s",
+                    "-c",
+                    _START,
+                    "\n".join(map(os.path.abspath, sys.path)),
+                    str(requests_out),
+                    str(answers_in),
+                ],
+                cwd=scratch,
+                env=environment.for_worker(scratch, setting.settings, setting.inherited, setting.overrides),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(requests_out, answers_in),
+                start_new_session=True,
+            )
+        os.close(requests_out)
+        os.close(answers_in)
+        self._requests = os.fdopen(requests_in, "w", encoding="utf-8")
+        self._answers, self._buffer = answers_out, b""
+        sources = [[source.name, str(source.path) if source.path else None] for source in setting.sources]
+        self.ask({"sources": sources, "scratch": str(scratch)}, _STARTUP_SECONDS)
+
+    def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        """Send a request and wait for its answer.
+
+        Raises:
+            AotkernError: What the worker reported, in the class it reported.
+            TimeoutError: No answer in time. The worker is gone.
+            EOFError: The worker died; the message says what it last printed.
+        """
+        try:
+            self._requests.write(json.dumps(request) + "\n")
+            self._requests.flush()
+            answer: dict[str, Any] = json.loads(self._line(seconds))
+        except BrokenPipeError:
+            raise EOFError(self._last_words()) from None
+        if "error" in answer:
+            raise _error(answer)
+        return answer
+
+    def _line(self, seconds: float) -> bytes:
+        while b"\n" not in self._buffer:
+            ready, _, _ = select.select([self._answers], [], [], seconds)
+            if not ready:
+                self.kill()
+                raise TimeoutError(f"no answer within {seconds:g} s")
+            chunk = os.read(self._answers, 1 << 20)
+            if not chunk:
+                raise EOFError(self._last_words())
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def _last_words(self) -> str:
+        code = self._process.wait()
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        tail = self._log.read_bytes()[-2000:].decode("utf-8", "replace").strip()
+        return f"the worker died ({how})" + (f"; it last printed:\n{tail}" if tail else "")
+
+    def kill(self) -> None:
+        """End the process and everything it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def close(self) -> None:
+        """End the process and close the pipes."""
+        self.kill()
+        with contextlib.suppress(BrokenPipeError):
+            self._requests.close()
+        os.close(self._answers)
+
+
+def _error(answer: Mapping[str, Any]) -> AotkernError:
+    kind = answer["error"]
+    if "problems" in answer:
+        problems = [Problem(*row) for row in answer["problems"]]
+        return IntegrityError(problems) if kind == "IntegrityError" else InputError(problems)
+    if kind == "BuildError":
+        return BuildError(answer["key"], answer["reason"])
+    if kind == "MissingToolError":
+        return MissingToolError("triton", "to compile", "pip install 'aotkern[build]'")
+    return BuildError("kernel sources", answer["reason"])
+
+
+class Pool:
+    """Workers for one build; use it in a `with` statement, which ends them and removes their folders."""
+
+    def __init__(self, setting: Setting, jobs: int) -> None:
+        self._setting, self._jobs = setting, jobs
+        self._root = Path(tempfile.mkdtemp(prefix="aotkern-"))
+        self._lock, self._count = threading.Lock(), 0
+        self._idle: list[WorkerProcess] = []
+        self._stopped = False
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopped = True
+        for worker in self._idle:
+            worker.close()
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    def _take(self) -> WorkerProcess:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+            self._count += 1
+            scratch = self._root / str(self._count)
+        return WorkerProcess(self._setting, scratch)
+
+    def _give(self, worker: WorkerProcess) -> None:
+        with self._lock:
+            self._idle.append(worker)
+
+    def plan(self, targets: Sequence[str], limit: int, memo: Path | None) -> dict[str, Any]:
+        """What there is to build; see `worker.Worker.plan`.
+
+        Raises:
+            AotkernError: The sources or their declarations are wrong, or Triton is missing.
+        """
+        request = {
+            "do": "plan",
+            "targets": list(targets),
+            "limit": limit,
+            "environment": dict(self._setting.settings),
+            "memo": str(memo) if memo else None,
+        }
+        try:
+            worker = self._take()
+            answer = worker.ask(request, _STARTUP_SECONDS)
+        except (EOFError, TimeoutError) as error:
+            raise BuildError("kernel sources", str(error)) from error
+        self._give(worker)
+        return answer
+
+    def compile(
+        self,
+        keys: Sequence[str],
+        seconds: float,
+        done: Callable[[str, dict[str, Any], bytes], None],
+        failed: Callable[[BuildError], None],
+    ) -> None:
+        """Compile these variants; `done` and `failed` are called one at a time, from several threads.
+
+        Args:
+            keys: Texts of variant keys.
+            seconds: Longest time for one variant.
+            done: Gets key, answer (see `worker.Worker.compile`) and the bytes of the code object.
+            failed: Gets the reason why a variant has none.
+        """
+        report = threading.Lock()
+
+        def one(key: str) -> None:
+            if self._stopped:
+                return
+            try:
+                answer, data = self._compile_one(key, seconds)
+            except BuildError as error:
+                with report:
+                    failed(error)
+            else:
+                with report:
+                    done(key, answer, data)
+
+        with ThreadPoolExecutor(self._jobs) as threads:
+            try:
+                for future in [threads.submit(one, key) for key in keys]:
+                    future.result()
+            except BaseException:
+                self._stopped = True
+                raise
+
+    def _compile_one(self, key: str, seconds: float) -> tuple[dict[str, Any], bytes]:
+        worker = None
+        try:
+            worker = self._take()
+            answer = worker.ask({"do": "compile", "text": key, "name": "object"}, seconds)
+            data = (worker.scratch / "object").read_bytes()
+        except (EOFError, TimeoutError) as error:
+            if worker:
+                worker.close()
+            raise BuildError(key, str(error)) from error
+        except AotkernError as error:
+            if worker:
+                self._give(worker)
+            raise BuildError(key, error.reason if isinstance(error, BuildError) else str(error)) from error
+        self._give(worker)
+        return answer, data

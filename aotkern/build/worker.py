@@ -1,0 +1,128 @@
+"""The worker process: imports kernel sources once, then answers requests line by line.
+
+It runs in the environment of `environment.for_worker`, started by `pool`. Requests and answers are JSON lines on two
+pipes of their own, so that what a kernel source or the compiler prints cannot be mistaken for an answer; code objects
+go through files in the worker's scratch folder.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TextIO
+
+from aotkern.build import compiler, registry, toolchain
+from aotkern.canonical import dumps
+from aotkern.digest import Digest
+from aotkern.errors import AotkernError, BuildError, InputError, Problem, ProblemsError
+from aotkern.spec import VariantKey, expand
+from aotkern.target import Target
+
+
+class Worker:
+    """The state of one worker: its kernels.
+
+    Args:
+        sources: `[name, path or None]` of each source.
+        scratch: Where code objects are left for the parent.
+    """
+
+    def __init__(self, sources: list[list[str | None]], scratch: Path) -> None:
+        # The compiler is imported before bytecode caches are turned off: its own are sound, while a stale one beside a
+        # kernel source would let old constants meet new text.
+        import triton.compiler  # noqa: F401, PLC0415
+
+        sys.dont_write_bytecode = True
+        sys.pycache_prefix = str(scratch / "pycache")
+        self.scratch = scratch
+        parsed = [registry.Source(str(name), Path(path) if path else None) for name, path in sources]
+        self.kernels = {kernel.declaration.name: kernel for kernel in registry.load(parsed)}
+
+    def plan(self, targets: list[str], limit: int, environment: Mapping[str, str], memo: str | None) -> dict[str, Any]:
+        """Toolchain, kernels, and for each target its variants with effective options and content digests."""
+        tools = toolchain.describe(Path(memo) if memo else None)
+        fixed = [dict(environment), tools]
+        problems: list[Problem] = []
+        variants: list[list[Any]] = []
+        failures: list[list[str]] = []
+        for target in map(Target.parse, targets):
+            for kernel in self.kernels.values():
+                try:
+                    keys = expand(kernel.declaration, kernel.parameters, target, limit)
+                except InputError as error:
+                    problems.extend(error.problems)
+                    continue
+                for row in self._rows(kernel, keys, fixed):
+                    (failures if len(row) == 2 else variants).append(row)
+        if problems:
+            raise InputError(problems)
+        kernels = [
+            [kernel.declaration.name, [asdict(parameter) for parameter in kernel.parameters], str(kernel.source)]
+            for kernel in self.kernels.values()
+        ]
+        return {"toolchain": tools, "kernels": kernels, "variants": variants, "failures": failures}
+
+    def _rows(
+        self, kernel: registry.LoadedKernel, keys: tuple[VariantKey, ...], fixed: list[Any]
+    ) -> Iterator[list[Any]]:
+        """`[key, content digest, effective options]` of each variant; `[key, reason]` where its options are wrong."""
+        known: dict[object, dict[str, str]] = {}
+        for key in keys:
+            if key.options not in known:
+                try:
+                    known[key.options] = {name: v.text for name, v in compiler.effective_options(key).items()}
+                except BuildError as error:
+                    yield [error.key, error.reason]
+                    continue
+            content = dumps([str(kernel.source), str(key), known[key.options], *fixed])
+            yield [str(key), str(Digest.of(content.encode())), known[key.options]]
+
+    def compile(self, text: str, name: str) -> dict[str, Any]:
+        """Compile one variant; its code object is left in the scratch folder under `name`."""
+        key = VariantKey.parse(text)
+        started = time.perf_counter()
+        compiled = compiler.compile_variant(self.kernels[key.kernel], key)
+        (self.scratch / name).write_bytes(compiled.data)
+        return {
+            "digest": str(Digest.of(compiled.data)),
+            "size": len(compiled.data),
+            "code": compiled.code.to_json(),
+            "launch": asdict(compiled.launch),
+            "microseconds": round((time.perf_counter() - started) * 1e6),
+        }
+
+
+def serve(requests: TextIO, answers: TextIO) -> None:
+    """Answer requests until the parent closes the pipe. The first request sets the worker up."""
+    worker: Worker | None = None
+    for line in requests:
+        request = json.loads(line)
+        try:
+            if worker is None:
+                worker = Worker(request["sources"], Path(request["scratch"]))
+                answer: dict[str, Any] = {"ready": True}
+            else:
+                answer = getattr(worker, request.pop("do"))(**request)
+        except ProblemsError as error:
+            rows = [[problem.where, problem.expected, problem.found] for problem in error.problems]
+            answer = {"error": type(error).__name__, "problems": rows}
+        except BuildError as error:
+            answer = {"error": "BuildError", "key": error.key, "reason": error.reason}
+        except AotkernError as error:
+            answer = {"error": type(error).__name__, "reason": str(error)}
+        except Exception:  # a fault of ours or of a kernel source: tell it whole, stay alive
+            answer = {"error": "Exception", "reason": traceback.format_exc()}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def main() -> None:
+    """Serve on the two file descriptors that the parent passed as arguments."""
+    reading, writing = (int(number) for number in sys.argv[1:3])
+    with open(reading, encoding="utf-8") as requests, open(writing, "w", encoding="utf-8") as answers:  # noqa: PTH123
+        serve(requests, answers)

@@ -1,0 +1,344 @@
+"""The bundle: manifest and code objects of one target in one file, `NAME.TARGET.aotk`.
+
+    offset  bytes  content
+    0       8      "AOTKERN" and a zero byte
+    8       4      format version, little endian: 1
+    12      4      size of the header in bytes, little endian
+    16      32     SHA-256 of the header
+    48             header, canonical JSON: sizes and digests of what follows, and the provenance of the build
+                   manifest, one zstd frame
+                   blocks, one zstd frame each: the code objects that a kernel was the first to use, end to end
+
+Nothing follows the last block. Objects stand in the order of the manifest, so their places follow from their sizes.
+Similar kernels compress jointly to a tenth of what they take one by one.
+
+Every byte of the file is covered by a digest in the header, and the header by the digest before it; stored bytes are
+hashed before they are decompressed, and each object again before it is handed out. Sizes are bounded before memory is
+taken. Nothing outside the file is ever opened, and nothing is unpacked to disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+
+import zstandard
+
+from aotkern.canonical import dumps, loads
+from aotkern.digest import Digest
+from aotkern.errors import InputError, IntegrityError, Problem, ProblemsError
+from aotkern.fields import Fields
+from aotkern.manifest import Manifest
+
+SUFFIX = ".aotk"
+MAGIC = b"AOTKERN\0"
+VERSION = 1
+LEVEL = 19
+"""zstd level of everything in a bundle; part of what makes its bytes reproducible."""
+
+MAX_FILE = 2 << 30
+MAX_HEADER = 16 << 20
+MAX_CONTENT = 4 << 30
+"""Most bytes that a whole bundle may decompress to."""
+
+_PREFIX = struct.Struct("<8sII32s")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One compressed part of the file.
+
+    Attributes:
+        stored: Bytes in the file.
+        size: Bytes after decompression.
+        digest: Of the stored bytes.
+        objects: How many code objects it holds.
+    """
+
+    stored: int
+    size: int
+    digest: Digest
+    objects: int = 0
+
+
+def write(path: Path, manifest: Manifest, objects: Mapping[Digest, bytes], provenance: Mapping[str, str]) -> Digest:
+    """Write a bundle: whole or not at all, and only after reading it back.
+
+    Args:
+        path: Where to; an existing file is replaced in one step.
+        manifest: The content.
+        objects: The bytes of every code object of the manifest.
+        provenance: Facts for people about this build (revision, compressor). They do not change the manifest's digest.
+
+    Returns:
+        The digest of the whole file.
+
+    Raises:
+        IntegrityError: What would be written does not verify; nothing was published.
+        OSError: The file cannot be written; nothing was published and no temporary file is left.
+    """
+    data = encode(manifest, objects, provenance)
+    Bundle.decode(data, str(path)).verify()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    publish(path, data)
+    return Digest.of(data)
+
+
+def publish(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Put a file in place in one step; readers see the old one or the new one, never a part.
+
+    Args:
+        path: The file.
+        data: Its content.
+        durable: Wait until the disk has it, so that a power cut cannot leave an empty file under this name.
+
+    Raises:
+        OSError: The disk is full, or the folder cannot be written; no temporary file is left.
+    """
+    # mkstemp opens with O_EXCL and follows no link, so neither a planted link nor a racing writer is written through.
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+            os.fchmod(file.fileno(), 0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def encode(manifest: Manifest, objects: Mapping[Digest, bytes], provenance: Mapping[str, str]) -> bytes:
+    """The bytes of a bundle; see `write`."""
+    compressor = zstandard.ZstdCompressor(level=LEVEL, write_content_size=True, threads=0)
+    text = manifest.to_bytes()
+    contents = [text, *(b"".join(objects[digest] for digest in group) for group in _groups(manifest))]
+    counts = [0, *(len(group) for group in _groups(manifest))]
+    frames = [compressor.compress(content) for content in contents]
+    rows = [
+        [len(frame), len(content), str(Digest.of(frame)), count]
+        for frame, content, count in zip(frames, contents, counts, strict=True)
+    ]
+    header = dumps({"manifest": rows[0], "blocks": rows[1:], "provenance": dict(provenance)}).encode()
+    prefix = _PREFIX.pack(MAGIC, VERSION, len(header), hashlib.sha256(header).digest())
+    return b"".join([prefix, header, *frames])
+
+
+def _groups(manifest: Manifest) -> list[list[Digest]]:
+    """Objects in manifest order, divided by the kernel that uses them first."""
+    first: dict[Digest, str] = {}
+    for variant in manifest.variants:
+        first.setdefault(variant.object, variant.kernel)
+    return [list(group) for _, group in groupby(first, key=lambda digest: first[digest])]
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """An opened bundle, held in memory: the bytes that were hashed are the bytes that are used.
+
+    Attributes:
+        where: The file's name, for errors.
+        data: The whole file.
+        blocks: The object blocks, in order.
+        manifest: Its content.
+        provenance: Facts about its build, for people.
+    """
+
+    where: str
+    data: bytes
+    blocks: tuple[Block, ...]
+    manifest: Manifest
+    provenance: Mapping[str, str]
+
+    @classmethod
+    def open(cls, path: Path | str) -> Bundle:
+        """Read a bundle and check every hash in it.
+
+        Raises:
+            InputError: The file cannot be read.
+            IntegrityError: It is not a bundle, was cut or damaged, has another format version, or is too large.
+        """
+        path = Path(path)
+        try:
+            with path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if size > MAX_FILE:
+                    raise IntegrityError.one(str(path), f"a bundle of at most {MAX_FILE} bytes", f"{size} bytes")
+                data = file.read(MAX_FILE + 1)
+        except OSError as error:
+            raise InputError.one(str(path), "a bundle that can be read", error.strerror or str(error)) from error
+        return cls.decode(data, str(path))
+
+    @classmethod
+    def decode(cls, data: bytes, where: str) -> Bundle:
+        """As `open`, from bytes that are already here."""
+        # 1. The header, whose digest stands before it.
+        header, start = _header(data, where)
+        problems: list[Problem] = []
+        form = Fields(header, f"{where}: header", ("manifest", "blocks", "provenance"), problems)
+        text, *blocks = (_block(row) for row in (form.row("manifest", 4), *form.rows("blocks", 4)))
+        provenance = form.texts("provenance")
+        if problems:
+            raise IntegrityError(problems)
+        # 2. The sizes, before anything is allocated by them.
+        total, stored = sum(b.size for b in (text, *blocks)), start + sum(b.stored for b in (text, *blocks))
+        if total > MAX_CONTENT:
+            raise IntegrityError.one(f"{where}: header", f"at most {MAX_CONTENT} bytes of content", f"{total} bytes")
+        if stored != len(data):
+            raise IntegrityError.one(where, f"{stored} bytes, as the header says", f"{len(data)} bytes")
+        # 3. Every stored byte, before any is decompressed.
+        at = start
+        for number, block in enumerate((text, *blocks)):
+            found = Digest.of(memoryview(data)[at : at + block.stored])
+            if found != block.digest:
+                name = f"block {number}" if number else "manifest"
+                raise IntegrityError.one(f"{where}: {name} at byte {at}", str(block.digest), str(found))
+            at += block.stored
+        # 4. The manifest.
+        manifest_bytes = _decompress(data[start : start + text.stored], text, f"{where}: manifest")
+        manifest = Manifest.parse(manifest_bytes, f"{where}: manifest")
+        bundle = cls(where, data, tuple(blocks), manifest, provenance)
+        bundle._check_layout()
+        return bundle
+
+    def _check_layout(self) -> None:
+        sizes = [entry.size for entry in self.manifest.objects]
+        at = 0
+        for number, block in enumerate(self.blocks):
+            inside = sum(sizes[at : at + block.objects])
+            at += block.objects
+            if inside != block.size or not block.objects:
+                where = f"{self.where}: block {number + 1}"
+                raise IntegrityError.one(where, f"{block.size} bytes of objects", f"{inside} in the manifest")
+        if at != len(sizes):
+            raise IntegrityError.one(f"{self.where}: header", f"{len(sizes)} objects", f"{at} in its blocks")
+
+    @cached_property
+    def digest(self) -> Digest:
+        """The digest of the whole file."""
+        return Digest.of(self.data)
+
+    @cached_property
+    def _places(self) -> Mapping[Digest, tuple[int, int, int]]:
+        """Block number, offset inside it and size of each object."""
+        places: dict[Digest, tuple[int, int, int]] = {}
+        entries = iter(self.manifest.objects)
+        for number, block in enumerate(self.blocks):
+            at = 0
+            for _ in range(block.objects):
+                entry = next(entries)
+                places[entry.digest] = (number, at, entry.size)
+                at += entry.size
+        return places
+
+    @cached_property
+    def _content(self) -> dict[int, bytes]:
+        return {}
+
+    def _block_bytes(self, number: int) -> bytes:
+        if number not in self._content:
+            end = len(self.data) - sum(block.stored for block in self.blocks[number + 1 :])
+            block = self.blocks[number]
+            frame = self.data[end - block.stored : end]
+            self._content[number] = _decompress(frame, block, f"{self.where}: block {number + 1}")
+        return self._content[number]
+
+    def object(self, digest: Digest) -> bytes:
+        """The bytes of one code object, hashed.
+
+        Raises:
+            InputError: The bundle has no such object.
+            IntegrityError: The bytes at its place have another digest.
+        """
+        if digest not in self._places:
+            raise InputError.one(self.where, "the digest of one of its code objects", str(digest))
+        number, start, size = self._places[digest]
+        data = self._block_bytes(number)[start : start + size]
+        if (found := Digest.of(data)) != digest:
+            raise IntegrityError.one(f"{self.where}: block {number + 1} at byte {start}", str(digest), str(found))
+        return data
+
+    def problems(self) -> Iterator[Problem]:
+        """Everything that is wrong beyond the hashes: the manifest in itself, and each code object against it."""
+        from aotkern import codeobject  # noqa: PLC0415 - reading ELF costs an import that a loader does not need
+
+        try:
+            self.manifest.check(f"{self.where}: manifest", self._manifest_bytes())
+        except ProblemsError as error:
+            yield from error.problems
+            return
+        for entry in self.manifest.objects:
+            place = f"{self.where}: object {entry.digest.short}"
+            try:
+                code = codeobject.read(self.object(entry.digest), place)
+            except ProblemsError as error:
+                yield from error.problems
+                continue
+            if code.target != self.manifest.target:
+                yield Problem(place, f"an ELF for {self.manifest.target}", f"one for {code.target}")
+            elif code != entry.code:
+                yield Problem(place, "the facts that the manifest states", _difference(entry.code, code))
+
+    def verify(self) -> None:
+        """Check everything that can be checked without running the code.
+
+        Raises:
+            IntegrityError: With every problem found.
+        """
+        if found := tuple(self.problems()):
+            raise IntegrityError(found)
+
+    def _manifest_bytes(self) -> bytes:
+        end = len(self.data) - sum(block.stored for block in self.blocks)
+        header_size = _PREFIX.unpack_from(self.data)[2]
+        frame = self.data[_PREFIX.size + header_size : end]
+        return zstandard.ZstdDecompressor().decompress(frame, max_output_size=MAX_FILE)
+
+
+def _header(data: bytes, where: str) -> tuple[object, int]:
+    if len(data) < _PREFIX.size:
+        raise IntegrityError.one(where, f"a bundle of at least {_PREFIX.size} bytes", f"{len(data)} bytes")
+    magic, version, size, digest = _PREFIX.unpack_from(data)
+    if magic != MAGIC:
+        raise IntegrityError.one(f"{where}: byte 0", f"the bundle mark {MAGIC!r}", repr(magic))
+    if version != VERSION:
+        raise IntegrityError.one(f"{where}: byte 8", f"bundle format version {VERSION}", f"version {version}")
+    if size > MAX_HEADER or size > len(data) - _PREFIX.size:
+        raise IntegrityError.one(f"{where}: byte 12", "a header that fits in the file", f"{size} bytes")
+    header = data[_PREFIX.size : _PREFIX.size + size]
+    if hashlib.sha256(header).digest() != digest:
+        raise IntegrityError.one(f"{where}: header", f"sha256:{digest.hex()}", str(Digest.of(header)))
+    return loads(header, f"{where}: header"), _PREFIX.size + size
+
+
+def _block(row: Fields) -> Block:
+    return Block(row.count("0"), row.count("1"), row.parsed("2", Digest.parse) or Digest(""), row.count("3"))
+
+
+def _decompress(frame: bytes, block: Block, where: str) -> bytes:
+    try:
+        declared = zstandard.frame_content_size(frame)
+        if declared != block.size:
+            raise IntegrityError.one(where, f"{block.size} bytes of content", f"a frame of {declared}")
+        data = zstandard.ZstdDecompressor().decompress(frame, max_output_size=block.size, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise IntegrityError.one(where, "a zstd frame", str(error)) from error
+    if len(data) != block.size:
+        raise IntegrityError.one(where, f"{block.size} bytes of content", f"{len(data)}")
+    return data
+
+
+def _difference(stated: object, found: object) -> str:
+    names: Sequence[str] = getattr(type(stated), "__slots__", ())
+    different = [name for name in names if getattr(stated, name) != getattr(found, name)]
+    return ", ".join(f"{name} {getattr(found, name)!r}"[:120] for name in different)

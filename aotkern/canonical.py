@@ -1,0 +1,67 @@
+"""Canonical JSON: one byte sequence for one value, and a reader that cannot be surprised.
+
+The writer sorts keys, uses no spaces and refuses NaN; the reader refuses duplicate keys, floats, huge integers, deep
+nesting and oversized input, each with one clear error, and executes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+from aotkern.errors import IntegrityError
+
+MAX_BYTES = 256 << 20
+"""Most bytes of a JSON document that `loads` accepts."""
+
+_MAX_DIGITS = 24
+
+
+def dumps(value: object) -> str:
+    """The canonical text of plain values (objects, lists, texts, integers, booleans, None)."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def loads(data: bytes, where: str) -> Any:
+    """Read a JSON document of plain values.
+
+    Args:
+        data: The document.
+        where: Names it in the error.
+
+    Raises:
+        IntegrityError: Not such a document.
+    """
+    if len(data) > MAX_BYTES:
+        raise IntegrityError.one(where, f"JSON of at most {MAX_BYTES} bytes", f"{len(data)} bytes")
+    try:
+        return json.loads(
+            data.decode("utf-8"),
+            object_pairs_hook=_object,
+            parse_int=_integer,
+            parse_float=_no_float,
+            parse_constant=_no_float,
+        )
+    except IntegrityError as error:
+        raise IntegrityError.one(where, error.problems[0].expected, error.problems[0].found) from None
+    except (ValueError, RecursionError) as error:
+        raise IntegrityError.one(where, "a JSON document", f"{type(error).__name__}: {error}"[:200]) from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise IntegrityError.one("", "each key once", f"{twice[:80]!r} more than once")
+    return found
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
+        raise IntegrityError.one("", f"integers of at most {_MAX_DIGITS} digits", f"{len(digits)} digits")
+    return int(digits)
+
+
+def _no_float(text: str) -> NoReturn:
+    raise IntegrityError.one("", "integers only", text[:40])
