@@ -107,8 +107,8 @@ def store_compressor_state(
     width = ape.shape[-1]
     step.check(checks, width // (2 if step.ratio == OVERLAP_RATIO else 1))
     checks.tensor("ape", ape, "float32", (step.ratio, None), like=step.state, packed=-1)
-    checks.require(width in {state_width(step.ratio, dims) for dims in (HEAD_DIM, INDEX_HEAD_DIM)}, "ape",
-                   f"{HEAD_DIM} or {INDEX_HEAD_DIM} dims, twice that with overlap", width)  # fmt: skip
+    widths = [state_width(step.ratio, dims) for dims in (HEAD_DIM, INDEX_HEAD_DIM)]
+    checks.require(width in widths, "ape", f"rows of {widths[0]} or {widths[1]}", width)
     checks.tensor("kv", kv, "float32|bfloat16", (step.tokens, width), like=step.state, packed=1)
     checks.tensor("score", score, "float32|bfloat16", (step.tokens, width), like=step.state, packed=1)
     checks.require(score.dtype == kv.dtype, "score", f"dtype {kv.dtype}, as kv has", score.dtype)
