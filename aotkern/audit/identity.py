@@ -9,22 +9,20 @@ and launch data), where just debug information and string tables differ. A compa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Any
 
 from aotkern.audit.findings import Finding, Verdict
+from aotkern.audit.sides import Side
 from aotkern.codeobject import section_bytes
 from aotkern.codeobject.facts import CodeObject, Role
-from aotkern.digest import Digest
 from aotkern.errors import ProblemsError
 from aotkern.manifest import Manifest, VariantEntry
 
 AUDIT = "identity"
-
-ObjectBytes = Callable[[Digest], bytes]
 
 
 class State(str, Enum):
@@ -56,21 +54,6 @@ class State(str, Enum):
     def passes(self) -> bool:
         """Whether the gate lets this through."""
         return self in (State.IDENTICAL, State.SAME_CODE)
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One side of a comparison.
-
-    Attributes:
-        label: What it is, for people: a file, a git revision, "today's sources".
-        manifest: Its variants.
-        read: Gives the bytes of a code object; None where only a manifest is at hand.
-    """
-
-    label: str
-    manifest: Manifest
-    read: ObjectBytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

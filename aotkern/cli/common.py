@@ -12,7 +12,6 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from aotkern.audit.findings import Verdict
-from aotkern.errors import InputError
 from aotkern.target import Target
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -62,15 +61,3 @@ def finish(verdict: Verdict, *, as_json: bool, document: Any, text: str) -> NoRe
     """Print one of the two forms and leave with the exit code of the verdict."""
     click.echo(json.dumps(document, indent=2, ensure_ascii=False) if as_json else text)
     sys.exit(verdict.exit_code)
-
-
-def existing_file(text: str) -> Path:
-    """A path that must be a file.
-
-    Raises:
-        InputError: Nothing there, or a folder.
-    """
-    path = Path(text)
-    if not path.is_file():
-        raise InputError.one(text, "a file", "a folder" if path.is_dir() else "nothing there")
-    return path

@@ -141,8 +141,8 @@ def manifest(bundle: str, out: Path | None) -> None:
 def diff(before: str, after: str, as_json: bool) -> NoReturn:
     """Compare two bundles or manifests of one target: BEFORE with AFTER, variant by variant, whatever compiled them."""
     from aotkern.audit.identity import compare  # noqa: PLC0415
-    from aotkern.cli.sides import side  # noqa: PLC0415
+    from aotkern.audit.sides import Side  # noqa: PLC0415
     from aotkern.report import machine, text  # noqa: PLC0415
 
-    report = compare(side(before), side(after), same_toolchain=False)
+    report = compare(Side.either(Path(before)), Side.either(Path(after)), same_toolchain=False)
     common.finish(report.verdict, as_json=as_json, document=machine.identity(report), text=text.identity(report))
