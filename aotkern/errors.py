@@ -79,3 +79,37 @@ class MissingToolError(AotkernError):
 
     def __reduce__(self) -> tuple[type[MissingToolError], tuple[str, str, str]]:
         return type(self), (self.tool, self.needed_for, self.advice)
+
+
+class EmulatorError(AotkernError):
+    """The emulator stopped, because the code did what it must not or what the emulator does not know.
+
+    Attributes:
+        reason: What is wrong, in words.
+        pc: Byte offset of the instruction in the code object's image, or None before the first one.
+        instruction: The instruction as the disassembler spells it, or an empty string.
+        lane: The first lane concerned, or None when it is no lane's fault.
+        address: The address that was touched, or None when it was no memory access.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        pc: int | None = None,
+        instruction: str = "",
+        lane: int | None = None,
+        address: int | None = None,
+    ) -> None:
+        self.reason, self.pc, self.instruction, self.lane, self.address = reason, pc, instruction, lane, address
+        place = "" if pc is None else f"at {pc:#x} ({instruction}): "
+        who = "" if lane is None else f", lane {lane}"
+        what = "" if address is None else f", address {address:#x}"
+        super().__init__(f"{place}{reason}{who}{what}")
+
+    def __reduce__(self) -> tuple[type[EmulatorError], tuple[str, int | None, str, int | None, int | None]]:
+        return type(self), (self.reason, self.pc, self.instruction, self.lane, self.address)
+
+    @property
+    def mnemonic(self) -> str:
+        """The first word of the instruction."""
+        return self.instruction.partition(" ")[0]

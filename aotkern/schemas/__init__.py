@@ -1,0 +1,1 @@
+"""JSON schemas of everything that aotkern prints for machines."""
