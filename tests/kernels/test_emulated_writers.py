@@ -17,11 +17,11 @@ import torch
 from emulating import EmulatorLauncher
 
 from kernels.layout import C4A_BLOCK_SIZE, C128A_BLOCK_SIZE, MAIN_BLOCK_SIZE
+from kernels.writer_options import CACHE_MODULES
 from kernels.writer_reference import FNUZ, OCP, Dialect
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # infinities and NaN are wanted here
 
-MODULES = ("main_writer", "compressed_writer", "compressor_state", "indexer_writer", "gather")
 _DIALECTS = {"gfx942": FNUZ, "gfx950": OCP}
 
 
@@ -35,7 +35,7 @@ def launcher(request: pytest.FixtureRequest, arch: str, tmp_path_factory: pytest
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("triton")))
         patch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
-        yield EmulatorLauncher(arch, *(f"kernels.{name}" for name in MODULES), small=request.param)
+        yield EmulatorLauncher(arch, *(f"kernels.{name}" for name in CACHE_MODULES), small=request.param)
 
 
 @pytest.fixture
