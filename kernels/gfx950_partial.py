@@ -1,7 +1,7 @@
 """gfx950: partial sparse-MLA attention of one slice of a row (split-K, first of two kernels).
 
-One program attends 16 query heads of one row to one slice of the row's entries: main (sliding window) entries first, then
-extra (compressed) ones. K and V are the same latent row of 512 numbers, so each tile of 32 entries is loaded once:
+One program attends 16 query heads of one row to one slice of the row's entries: main (sliding window) entries first,
+then extra (compressed) ones. K and V are the same latent row of 512 numbers, so a tile of 32 entries is loaded once:
 
     four chunks of 128 dims   dequantised to bf16; the last one is 64 fp8 dims next to the 64 rotated bf16 dims
     scores                    ONE dot over all 512 dims: the chunks are laid side by side, in order
@@ -68,9 +68,10 @@ def _fp8_values(data, FNUZ: tl.constexpr):
 
 @triton.jit
 def _scrubbed(chunk, SCRUB: tl.constexpr):
-    """NaN lanes as +0, if asked."""
+    """NaN lanes of a bf16 chunk as +0, if asked; whether a number is one is asked in fp32."""
     if SCRUB:
-        return tl.where(chunk == chunk, chunk, 0.0)
+        values = chunk.to(tl.float32)
+        return tl.where(values == values, chunk, 0.0)
     return chunk
 
 
@@ -239,10 +240,7 @@ def decode_partial_gfx950(
     tl.static_assert(BLOCK_KV == _TILE, "a full group is peeled into two tiles of 32")
     row, split, head_block = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     heads = head_block * BLOCK_H + tl.arange(0, BLOCK_H)
-    if HEADS % BLOCK_H == 0:
-        heads_live = tl.full((BLOCK_H,), True, tl.int1)
-    else:
-        heads_live = heads < HEADS
+    heads_live = tl.full((BLOCK_H,), True, tl.int1) if HEADS % BLOCK_H == 0 else heads < HEADS
     scratch = (row.to(tl.int64) * NUM_SPLITS + split) * HEADS
 
     main_first = tl.load(main_indptr + row)

@@ -1,8 +1,8 @@
 """gfx942: one tile of entries, as the split kernel and the monolithic kernel of that chip both need it.
 
-A record is taken as two blocks: the 448 fp8 dims, padded to 512 lanes that read as 0, and the 64 bf16 dims. Scores are the
-sum of two dots, values go to two accumulators, and the running softmax is in the natural domain. NaN lanes are always
-read as 0, in both caches.
+A record is taken as two blocks: the 448 fp8 dims, padded to 512 lanes that read as 0, and the 64 bf16 dims. Scores are
+the sum of two dots, values go to two accumulators, and the running softmax is in the natural domain. NaN lanes are
+always read as 0, in both caches.
 """
 
 import triton
@@ -16,6 +16,13 @@ _QUANT_BLOCKS = tl.constexpr(layout.QUANT_BLOCKS)
 _DATA_BYTES = tl.constexpr(layout.DATA_BYTES)
 _SCALE_BYTES = tl.constexpr(layout.SCALE_BYTES)
 _SCALE_BIAS = tl.constexpr(layout.SCALE_BIAS)
+
+
+@triton.jit
+def _scrubbed(block, live):
+    """NaN lanes of a bf16 block as +0; whether a number is one is asked in fp32, as chips without bf16 compares do."""
+    values = block.to(tl.float32)
+    return tl.where((values == values) & live[:, None], block, 0.0)
 
 
 @triton.jit
@@ -58,12 +65,11 @@ def load_tile(
         values = raw.to(tl.float8e4b8, bitcast=True).to(tl.bfloat16)
     else:
         values = raw.to(tl.float8e4nv, bitcast=True).to(tl.bfloat16)
-    nope = values * tl.reshape(scale, (ENTRIES, NOPE_BLOCK))
+    nope = (values.to(tl.float32) * tl.reshape(scale, (ENTRIES, NOPE_BLOCK)).to(tl.float32)).to(tl.bfloat16)
 
     rope_at = (page // 2 + place * (_DATA_BYTES // 2) + NOPE // 2)[:, None] + tl.arange(0, ROPE)[None, :]
     rope = tl.load(cache.to(tl.pointer_type(tl.bfloat16)) + rope_at, mask=live[:, None], other=0.0)
-    kept = live[:, None]
-    return tl.where((nope == nope) & kept, nope, 0.0), tl.where((rope == rope) & kept, rope, 0.0)
+    return _scrubbed(nope, live), _scrubbed(rope, live)
 
 
 @triton.jit

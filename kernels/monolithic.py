@@ -1,8 +1,8 @@
 """gfx942: sparse-MLA attention of one row in one program, without splits and without a reducer.
 
-One program attends 16 query heads of one row to all main entries and then to all extra entries, in tiles of 16, adds the
-sink to the denominator and stores the output. Few rows leave most of the device idle, which is why the split kernel is
-what a decode call gets; this one runs on request only, as the plainest way to the same result.
+One program attends 16 query heads of one row to all main entries and then to all extra entries, in tiles of 16, adds
+the sink to the denominator and stores the output. Few rows leave most of the device idle, which is why the split kernel
+is what a decode call gets; this one runs on request only, as the plainest way to the same result.
 
 How a tile is attended is in `legacy_tile`.
 """

@@ -75,7 +75,7 @@ def decode_reduce(
         if ADAPTIVE:
             live = split_m > NEG
             weight = tl.where(live, tl.exp(split_m - final_m), 0.0)
-            acc += weight * tl.load(numerator, mask=live, other=0.0)
+            acc += weight * tl.load(numerator, mask=lanes < tl.where(live, HEAD_DIM, 0), other=0.0)
         else:
             acc += tl.exp(split_m - final_m) * tl.load(numerator)
     result = tl.where(total > 0.0, acc / tl.maximum(total, TINY), 0.0)

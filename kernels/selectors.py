@@ -1,8 +1,8 @@
 """How many splits a decode call gets: pure functions of the call's shape and of the device, no Triton, no tensors.
 
-Split-K decode cuts the entries of one row into `splits` slices, so that few rows still fill the device; a reducer merges
-the slices. More splits mean more workgroups, but also more partial results to write and to merge. A workgroup walks its
-slice in tiles of `TILE` entries and takes its main and its extra slice one after the other.
+Split-K decode cuts the entries of one row into `splits` slices, so that few rows still fill the device; a reducer
+merges the slices. More splits mean more workgroups, but also more partial results to write and to merge. A workgroup
+walks its slice in tiles of `TILE` entries and takes its main and its extra slice one after the other.
 
 The lengths that the host knows are capacities (the number of index entries that a buffer holds for each row): reading
 the live lengths would need the device. For gfx950 a captured launch therefore chooses again on the device, inside the
