@@ -102,18 +102,8 @@ def test_nan_stays_nan_in_bf16():
 
 
 @pytest.mark.parametrize("target", ["hip:gfx942", "hip:gfx950", "cuda:90"])
-def test_layout_of_a_compiled_kernel(target):
-    triton = pytest.importorskip("triton")
-    import triton_kernels
-    from triton.backends.compiler import GPUTarget
-
-    parsed = Target.parse(target)
-    arch = int(parsed.arch) if parsed.backend.value == "cuda" else parsed.arch
-    source = triton.compiler.ASTSource(
-        triton_kernels.mixed, {"x": "*fp32", "s": "fp32", "f": "u1", "n": "i64", "m": "i32"}, {}, {}
-    )
-    compiled = triton.compile(source, GPUTarget(parsed.backend.value, arch, parsed.limits.wave))
-    found = codeobject.read(compiled.asm["hsaco" if parsed.backend.value == "hip" else "cubin"], "mixed")
+def test_layout_of_a_compiled_kernel(compile_mixed, target):
+    found = codeobject.read(compile_mixed(target).data, "mixed")
     layout = Layout.of(VariantKey.parse(f"mixed[{target}](x:*fp32,s:fp32,f:u1,n:i64,m:i32)"), found)
     assert [(slot.offset, slot.size) for slot in layout.slots] == [(0, 8), (8, 4), (12, 1), (16, 8), (24, 4)]
     assert layout.scratch == (32, 40)

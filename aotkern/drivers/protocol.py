@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from aotkern.grid import Grid
@@ -96,14 +95,14 @@ class Entry:
     Attributes:
         launch: Address of `cuLaunchKernel` or `hipModuleLaunchKernel`, which have one signature.
         current: Address of `cuCtxGetCurrent` or `hipGetDevice`, which write what is current through their argument.
-        expected: For each device, the value that `current` then writes.
+        expected: The value that `current` writes when the device is current.
         end: The value that ends the list of the launch call's `extra` parameter.
     """
 
     launch: int
     current: int
-    expected: Mapping[int, int] = field(default_factory=dict)
-    end: int = 0
+    expected: int
+    end: int
 
 
 class Driver(Protocol):
