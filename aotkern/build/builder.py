@@ -41,6 +41,7 @@ class Request:
         line_info: Keep line information; see `environment.pinned`.
         store: Folder of the local store, or None to compile everything anew.
         reverse: Compile in reverse order; the result must not depend on it, and an audit asks for it.
+        overrides: Variables of the workers that an audit changes, to show that the result does not depend on them.
     """
 
     sources: tuple[Source, ...]
@@ -52,6 +53,7 @@ class Request:
     line_info: bool = False
     store: Path | None = None
     reverse: bool = False
+    overrides: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,9 @@ def compile_targets(request: Request, progress: Callable[[Step], None] = lambda 
         BuildError: A kernel source failed in a way of its own.
     """
     started = time.perf_counter()
-    setting = Setting(request.sources, environment.pinned(line_info=request.line_info), request.inherited)
+    setting = Setting(
+        request.sources, environment.pinned(line_info=request.line_info), request.inherited, request.overrides
+    )
     store = Store(request.store) if request.store else None
     memo = request.store / "toolchain" if request.store else None
     result = Compilation()

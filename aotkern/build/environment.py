@@ -27,13 +27,16 @@ def pinned(*, line_info: bool = False) -> dict[str, str]:
     }
 
 
-def for_worker(scratch: Path, settings: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
+def for_worker(
+    scratch: Path, settings: Mapping[str, str], inherited: Mapping[str, str], overrides: Mapping[str, str]
+) -> dict[str, str]:
     """The whole environment of one worker process.
 
     Args:
         scratch: A private, empty folder that only this worker uses.
         settings: From `pinned`.
         inherited: The caller's environment; only `INHERITED` is taken from it.
+        overrides: Variables that an audit changes to show that they do not matter.
     """
     return {
         **{name: inherited[name] for name in INHERITED if name in inherited},
@@ -47,4 +50,5 @@ def for_worker(scratch: Path, settings: Mapping[str, str], inherited: Mapping[st
         "TRITON_STORE_BINARY_ONLY": "1",
         "PYTHONHASHSEED": "0",
         "LC_ALL": "C.UTF-8",
+        **overrides,
     }

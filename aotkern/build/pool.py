@@ -40,11 +40,13 @@ class Setting:
         sources: The kernel sources.
         settings: The pinned variables, from `environment.pinned`.
         inherited: The caller's environment, of which little is used.
+        overrides: Variables that an audit changes on purpose.
     """
 
     sources: tuple[Source, ...]
     settings: Mapping[str, str]
     inherited: Mapping[str, str]
+    overrides: Mapping[str, str]
 
 
 class WorkerProcess:
@@ -67,7 +69,7 @@ class WorkerProcess:
                     str(answers_in),
                 ],
                 cwd=scratch,
-                env=environment.for_worker(scratch, setting.settings, setting.inherited),
+                env=environment.for_worker(scratch, setting.settings, setting.inherited, setting.overrides),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

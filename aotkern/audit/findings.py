@@ -1,0 +1,48 @@
+"""What an audit says: findings, and the verdict that follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class Verdict(str, Enum):
+    """The answer of an audit, and the exit code of the command that ran it."""
+
+    CLEAN = "clean"
+    FINDINGS = "findings"
+    UNKNOWN = "could not tell"
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def exit_code(self) -> int:
+        """0 clean, 1 findings, 2 could not tell."""
+        return {"clean": 0, "findings": 1, "could not tell": 2}[self.value]
+
+    @staticmethod
+    def worst(verdicts: Sequence[Verdict]) -> Verdict:
+        """The verdict over several: what could not be told outweighs what was found, and nothing at all is unknown."""
+        return max(verdicts, key=lambda verdict: verdict.exit_code, default=Verdict.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One outcome of an audit that somebody should look at.
+
+    Attributes:
+        audit: Which audit says so: `identity`, `reproducible`, ...
+        subject: What it is about, usually the text of a variant key.
+        state: The kind of outcome, one word or two, the same for the same kind.
+        message: One sentence for people.
+        facts: The same in parts, for machines: plain JSON values.
+    """
+
+    audit: str
+    subject: str
+    state: str
+    message: str
+    facts: Mapping[str, Any] = field(default_factory=dict)

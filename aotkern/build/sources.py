@@ -1,0 +1,48 @@
+"""What a user names as kernels: defaults, labels and provenance. Nothing is imported here."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+import zstandard
+
+from aotkern.build.registry import SHIPPED, Source
+from aotkern.build.revision import describe
+from aotkern.bundle import LEVEL
+from aotkern.errors import MissingToolError
+from aotkern.target import Target
+
+DEFAULT_TARGETS = (Target.parse("gfx942"), Target.parse("gfx950"), Target.parse("cuda:90"))
+"""Targets of a build that names none; those for which nothing is declared are left out."""
+
+
+def parse(texts: Sequence[str]) -> tuple[Source, ...]:
+    """Sources by path or module name; without any, the shipped kernels.
+
+    Raises:
+        InputError: A path that does not exist.
+        MissingToolError: The shipped kernels are not installed.
+    """
+    return tuple(Source.parse(text) for text in texts) or (shipped(),)
+
+
+def shipped() -> Source:
+    """The kernels that come with aotkern, by the folder in which they are installed."""
+    spec = importlib.util.find_spec(SHIPPED)
+    if spec is None or spec.origin is None:
+        raise MissingToolError(SHIPPED, "to build the shipped kernels", "pip install aotkern, or name a kernel file")
+    return Source(SHIPPED, Path(spec.origin).parent)
+
+
+def label(sources: Sequence[Source]) -> str:
+    """The name of bundles made from these sources."""
+    name = sources[0].name.rpartition(".")[2]
+    return "aotkern" if name == SHIPPED else name
+
+
+def provenance(sources: Sequence[Source]) -> dict[str, str]:
+    """Facts for people about a build: git revision and state of its first source, and the compressor."""
+    version = ".".join(map(str, zstandard.ZSTD_VERSION))
+    return {**describe(sources[0]), "compressor": f"zstd {version} level {LEVEL}"}

@@ -1,0 +1,121 @@
+"""`aotkern audit`: identity and reproducible."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from aotkern.audit import identity as identity_audit
+from aotkern.audit import reproducible as reproducible_audit
+from aotkern.audit.findings import Verdict
+from aotkern.audit.identity import IdentityReport, Side
+from aotkern.build import builder, revision, sources
+from aotkern.build.registry import Source
+from aotkern.cli import common, progress
+from aotkern.cli.sides import side
+from aotkern.errors import InputError
+from aotkern.report import machine, text
+from aotkern.target import Target
+
+
+@click.group()
+def audit() -> None:
+    """Prove things about kernels and bundles before a release.
+
+    An audit compiles in private, empty caches and never reads the local store. Exit codes: 0 clean, 1 findings, 2 could
+    not tell; an audit that compared nothing could not tell.
+    """
+
+
+@audit.command()
+@common.sources_argument
+@common.targets_option(required=True)
+@click.option("--baseline", help="A golden manifest or a bundle to compare with.")
+@click.option("--baseline-ref", help="A git revision: its kernel sources are built too, with the same toolchain.")
+@click.option("--bundle", help="Judge this bundle instead of building today's sources.")
+@common.jobs_option
+@common.json_option
+def identity(
+    kernels: tuple[str, ...],
+    targets: tuple[str, ...],
+    baseline: str | None,
+    baseline_ref: str | None,
+    bundle: str | None,
+    jobs: int,
+    as_json: bool,
+) -> NoReturn:
+    """Is the machine code of KERNELS what the baseline's was?
+
+    Passes when every variant of the target is equal byte by byte, or equal in everything that runs. A golden manifest
+    made by another toolchain proves nothing, and the answer is then exit code 2.
+    """
+    if (baseline is None) == (baseline_ref is None):
+        raise InputError.one("--baseline, --baseline-ref", "one of the two", "both" if baseline else "neither")
+    parsed = common.parse_targets(targets)
+    if baseline is not None and len(parsed) > 1:
+        raise InputError.one("--target", "one target with --baseline", f"{len(parsed)} targets")
+    request = builder.Request(sources.parse(kernels), parsed, common.environment(), jobs)
+    with progress.shown("compiling", quiet=as_json) as tell:
+        today = [side(bundle)] if bundle else _built(request, "today's sources", tell)
+        before = [side(baseline)] if baseline else _built_at(request, str(baseline_ref), tell)
+    reports = [_paired(target, before, today) for target in parsed]
+    verdict = Verdict.worst([report.verdict for report in reports])
+    document = machine.document("audit", verdict, reports=[machine.identity(report) for report in reports])
+    closing = f"identity: {verdict}" + (
+        " (both sides compiled in private, empty caches)" if not (bundle or baseline) else ""
+    )
+    common.finish(verdict, as_json=as_json, document=document, text="\n".join([*map(text.identity, reports), closing]))
+
+
+def _built(request: builder.Request, label: str, tell: progress.Tell) -> list[Side]:
+    compilation = builder.compile_targets(request, tell)
+    if compilation.failures:
+        raise compilation.failures[0]
+    return [Side(label, built.manifest, built.objects.__getitem__) for built in compilation.targets.values()]
+
+
+def _built_at(request: builder.Request, ref: str, tell: progress.Tell) -> list[Side]:
+    with tempfile.TemporaryDirectory(prefix="aotkern-baseline-") as folder:
+        exported: list[Source] = []
+        commit = ""
+        for number, source in enumerate(request.sources):
+            into = Path(folder) / str(number)
+            into.mkdir()
+            then, commit = revision.export(source, ref, into)
+            exported.append(then)
+        name = f"{ref} ({commit[:12]})" if ref != commit else commit[:12]
+        return _built(replace(request, sources=tuple(exported)), name, tell)
+
+
+def _paired(target: Target, before: list[Side], today: list[Side]) -> IdentityReport:
+    old = [side for side in before if side.manifest.target == target]
+    new = [side for side in today if side.manifest.target == target]
+    if not old or not new:
+        missing = " and ".join(name for name, sides in (("the baseline", old), ("the candidate", new)) if not sides)
+        labels = [(sides[0].label if sides else "nothing") for sides in (before, today)]
+        reason = f"nothing was compared: {missing} has no variant for {target}"
+        return IdentityReport(str(target), labels[0], labels[1], (), reason)
+    return identity_audit.compare(old[0], new[0])
+
+
+@audit.command()
+@common.sources_argument
+@common.targets_option(required=False)
+@common.jobs_option
+@common.json_option
+def reproducible(kernels: tuple[str, ...], targets: tuple[str, ...], jobs: int, as_json: bool) -> NoReturn:
+    """Does a rebuild of KERNELS give the same bytes?
+
+    Builds twice, the second time with another folder, file times, line positions, hash seed, locale, home, time zone,
+    job count and order. If the bytes differ, each of these is changed alone and the guilty ones are named.
+    """
+    chosen = common.parse_targets(targets) or sources.DEFAULT_TARGETS
+    request = builder.Request(sources.parse(kernels), chosen, common.environment(), jobs)
+    with progress.shown("compiling", quiet=as_json) as tell:
+        report = reproducible_audit.audit(request, tell)
+    closing = f"{text.reproducible(report)}\nreproducible: {report.verdict}"
+    common.finish(report.verdict, as_json=as_json, document=machine.reproducible(report), text=closing)

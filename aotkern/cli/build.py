@@ -1,0 +1,85 @@
+"""`aotkern build`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from aotkern.audit.findings import Verdict
+from aotkern.build import builder, sources
+from aotkern.cli import common, progress
+from aotkern.report import machine, text
+from aotkern.spec.expand import DEFAULT_LIMIT
+
+
+@click.command()
+@common.sources_argument
+@common.targets_option(required=False)
+@common.jobs_option
+@click.option("--out", "-o", type=click.Path(path_type=Path), default=Path("out"), help="Folder for the bundles.")
+@click.option("--name", help="Name of the bundles; default: that of the first source.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.1),
+    default=builder.SECONDS_PER_VARIANT,
+    show_default=True,
+    help="Seconds for one variant.",
+)
+@click.option(
+    "--max-variants",
+    type=click.IntRange(1),
+    default=DEFAULT_LIMIT,
+    show_default=True,
+    help="Refuse a kernel that declares more variants for a target.",
+)
+@click.option("--line-info", is_flag=True, help="Keep source lines for debugging; bytes then depend on the folder.")
+@click.option("--no-cache", is_flag=True, help="Compile everything anew; neither read nor write the local store.")
+@click.option("--slowest", is_flag=True, help="List the variants that took longest.")
+@common.json_option
+def build(
+    kernels: tuple[str, ...],
+    targets: tuple[str, ...],
+    jobs: int,
+    out: Path,
+    name: str | None,
+    timeout: float,
+    max_variants: int,
+    line_info: bool,
+    no_cache: bool,
+    slowest: bool,
+    as_json: bool,
+) -> NoReturn:
+    """Compile every declared variant of KERNELS into one bundle per target.
+
+    KERNELS are modules on the import path, .py files or folders that declare KERNELS = (aotkern.spec.Kernel(...), ...);
+    without any, the kernels that aotkern ships. No GPU is needed or asked. A target of which a variant fails gets no
+    bundle. Compiled variants are kept in the user's cache folder (AOTKERN_CACHE changes it), by content.
+    """
+    found = sources.parse(kernels)
+    request = builder.Request(
+        sources=found,
+        targets=common.parse_targets(targets) or sources.DEFAULT_TARGETS,
+        inherited=common.environment(),
+        jobs=jobs,
+        seconds=timeout,
+        limit=max_variants,
+        line_info=line_info,
+        store=None if no_cache else common.cache_folder(),
+    )
+    with progress.shown("compiling", quiet=as_json) as tell:
+        compilation = builder.compile_targets(request, tell)
+    label = name or sources.label(found)
+    provenance = sources.provenance(found)
+    published = {
+        target: builder.publish(result, out, label, provenance) for target, result in compilation.targets.items()
+    }
+    document = machine.build(compilation, published)
+    report = text.build(compilation, published) + (f"\n\n{text.slowest(compilation)}" if slowest else "")
+    if not compilation.targets and not compilation.failures:
+        report = f"nothing was built: no variant is declared for {', '.join(map(str, request.targets))}"
+        document["verdict"] = str(Verdict.UNKNOWN)
+        common.finish(Verdict.UNKNOWN, as_json=as_json, document=document, text=report)
+    verdict = Verdict.FINDINGS if compilation.failures else Verdict.CLEAN
+    common.finish(verdict, as_json=as_json, document=document, text=report)

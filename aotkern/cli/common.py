@@ -1,0 +1,76 @@
+"""What the commands share: options, output, and the environment, which is read here and nowhere below."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from aotkern.audit.findings import Verdict
+from aotkern.errors import InputError
+from aotkern.target import Target
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document (schemas: aotkern/schemas)."
+)
+
+sources_argument = click.argument("kernels", nargs=-1, metavar="[KERNELS]...")
+
+
+def jobs_option(function: _Command) -> _Command:
+    """`--jobs`, by default one for each processor this process may use."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    text = "Worker processes (default: one for each processor)."
+    return click.option("--jobs", "-j", type=click.IntRange(1, 1024), default=count, help=text)(function)
+
+
+def targets_option(*, required: bool) -> Callable[[_Command], _Command]:
+    """`--target`, once for each target."""
+    text = "A target such as gfx942, gfx950 or cuda:90; once for each." + (
+        "" if required else " Default: all declared."
+    )
+    return click.option("--target", "-t", "targets", multiple=True, required=required, help=text)
+
+
+def parse_targets(texts: tuple[str, ...]) -> tuple[Target, ...]:
+    """Targets in the order given, each once."""
+    return tuple(dict.fromkeys(Target.parse(text, "--target") for text in texts))
+
+
+def environment() -> dict[str, str]:
+    """The caller's environment, for those below that must not read it themselves."""
+    return dict(os.environ)
+
+
+def cache_folder() -> Path:
+    """The user's folder for compiled variants: `$AOTKERN_CACHE`, or where this platform keeps caches."""
+    if configured := os.environ.get("AOTKERN_CACHE"):
+        return Path(configured)
+    from platformdirs import user_cache_path  # noqa: PLC0415
+
+    return user_cache_path("aotkern", appauthor=False)
+
+
+def finish(verdict: Verdict, *, as_json: bool, document: Any, text: str) -> NoReturn:
+    """Print one of the two forms and leave with the exit code of the verdict."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False) if as_json else text)
+    sys.exit(verdict.exit_code)
+
+
+def existing_file(text: str) -> Path:
+    """A path that must be a file.
+
+    Raises:
+        InputError: Nothing there, or a folder.
+    """
+    path = Path(text)
+    if not path.is_file():
+        raise InputError.one(text, "a file", "a folder" if path.is_dir() else "nothing there")
+    return path

@@ -1,0 +1,148 @@
+"""Commands that read bundles: `verify`, `show`, `manifest`, `diff`. They need neither Triton nor torch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from aotkern.audit.findings import Verdict
+from aotkern.bundle import Bundle
+from aotkern.cli import common
+from aotkern.errors import InputError, IntegrityError, Problem
+from aotkern.manifest import Manifest, VariantEntry
+
+
+@click.command()
+@click.argument("bundles", nargs=-1, required=True, metavar="BUNDLE...")
+@common.json_option
+def verify(bundles: tuple[str, ...], as_json: bool) -> NoReturn:
+    """Check every byte of BUNDLEs: hashes, manifest, and each ELF against what the manifest says of it."""
+    lines: list[str] = []
+    rows: list[dict[str, Any]] = []
+    for name in bundles:
+        problems, line, facts = _verified(name)
+        lines += [*(f"REFUSED {problem}" for problem in problems), *([line] if line else [])]
+        rows.append({"file": name, "problems": [_problem(problem) for problem in problems], **facts})
+    verdict = Verdict.FINDINGS if any(row["problems"] for row in rows) else Verdict.CLEAN
+    document = {"schema": "aotkern.verify/1", "verdict": str(verdict), "bundles": rows}
+    common.finish(verdict, as_json=as_json, document=document, text="\n".join(lines))
+
+
+def _verified(name: str) -> tuple[tuple[Problem, ...], str, dict[str, Any]]:
+    try:
+        bundle = Bundle.open(name)
+        problems = tuple(bundle.problems())
+    except IntegrityError as error:
+        return error.problems, "", {}
+    manifest = bundle.manifest
+    facts = {
+        "digest": str(bundle.digest),
+        "manifest": str(manifest.digest),
+        "target": str(manifest.target),
+        "variants": len(manifest.variants),
+        "objects": len(manifest.objects),
+    }
+    counts = f"{len(manifest.variants)} variants, {len(manifest.objects)} code objects"
+    line = "" if problems else f"ok {name}: {manifest.target}, {counts}, {bundle.digest}"
+    return problems, line, facts
+
+
+def _problem(problem: Problem) -> dict[str, str]:
+    return {"where": problem.where, "expected": problem.expected, "found": problem.found}
+
+
+@click.command()
+@click.argument("bundle")
+@click.option("--variant", help="Show one variant: its key, or a part of it that no other has.")
+@click.option("--variants", is_flag=True, help="List the keys of all variants.")
+@common.json_option
+def show(bundle: str, variant: str | None, variants: bool, as_json: bool) -> NoReturn:
+    """Show what is in BUNDLE."""
+    opened = Bundle.open(bundle)
+    manifest = opened.manifest
+    if variant is not None:
+        entry = _find(manifest, variant)
+        document = {"schema": "aotkern.variant/1", "verdict": str(Verdict.CLEAN), **_variant(manifest, entry)}
+        common.finish(Verdict.CLEAN, as_json=as_json, document=document, text=_pairs(document))
+    document = {
+        "schema": "aotkern.show/1",
+        "verdict": str(Verdict.CLEAN),
+        "file": bundle,
+        "digest": str(opened.digest),
+        "provenance": dict(opened.provenance),
+        "manifest": json.loads(manifest.to_bytes()),
+    }
+    if variants and not as_json:
+        common.finish(Verdict.CLEAN, as_json=False, document=None, text="\n".join(v.text for v in manifest.variants))
+    overview = ""
+    if not as_json:
+        from aotkern.report import text  # noqa: PLC0415 - the presentation of audits costs imports verify does not need
+
+        provenance = "\n".join(f"{name}  {value}" for name, value in opened.provenance.items())
+        overview = f"{text.manifest(manifest)}\n\n{provenance}".strip()
+    common.finish(Verdict.CLEAN, as_json=as_json, document=document, text=overview)
+
+
+def _find(manifest: Manifest, wanted: str) -> VariantEntry:
+    exact = manifest.by_text.get(wanted)
+    matching = [exact] if exact else [entry for entry in manifest.variants if wanted in entry.text]
+    if len(matching) != 1:
+        shown = "".join(f"\n    {entry.text}" for entry in matching[:5])
+        raise InputError.one("--variant", "a key, or a part that one key has", f"{len(matching)} matches{shown}")
+    return matching[0]
+
+
+def _variant(manifest: Manifest, entry: VariantEntry) -> dict[str, Any]:
+    code = manifest.object(entry.object)
+    return {
+        "key": entry.text,
+        "content": str(entry.content),
+        "object": str(entry.object),
+        "bytes": code.size,
+        "launch": {name: getattr(entry.launch, name) for name in type(entry.launch).__slots__},
+        "options": {name: value.text for name, value in manifest.options[entry.options].items()},
+        "code": code.code.to_json(),
+    }
+
+
+def _pairs(value: dict[str, Any], indent: str = "") -> str:
+    lines: list[str] = []
+    for name, item in value.items():
+        if isinstance(item, dict):
+            lines += [f"{indent}{name}:", _pairs(item, indent + "  ")]
+        elif name not in ("schema", "verdict"):
+            lines.append(f"{indent}{name}: {json.dumps(item) if isinstance(item, list) else item}")
+    return "\n".join(lines)
+
+
+@click.command()
+@click.argument("bundle")
+@click.option("--out", "-o", type=click.Path(path_type=Path), help="Write it to this file instead.")
+def manifest(bundle: str, out: Path | None) -> None:
+    """Print the canonical manifest of BUNDLE: JSON, one variant a line, ready to be committed as a baseline."""
+    data = Bundle.open(bundle).manifest.to_bytes()
+    if out is None:
+        sys.stdout.buffer.write(data)
+        return
+    try:
+        out.write_bytes(data)
+    except OSError as error:
+        raise InputError.one(str(out), "a file that can be written", error.strerror or str(error)) from error
+
+
+@click.command()
+@click.argument("before")
+@click.argument("after")
+@common.json_option
+def diff(before: str, after: str, as_json: bool) -> NoReturn:
+    """Compare two bundles or manifests of one target: BEFORE with AFTER, variant by variant, whatever compiled them."""
+    from aotkern.audit.identity import compare  # noqa: PLC0415
+    from aotkern.cli.sides import side  # noqa: PLC0415
+    from aotkern.report import machine, text  # noqa: PLC0415
+
+    report = compare(side(before), side(after), same_toolchain=False)
+    common.finish(report.verdict, as_json=as_json, document=machine.identity(report), text=text.identity(report))

@@ -1,0 +1,59 @@
+"""Showing progress: a bar with the time left on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import click
+
+from aotkern.build.builder import Step
+
+Tell = Callable[[Step], None]
+
+_LINE_SECONDS = 10.0
+
+
+@contextlib.contextmanager
+def shown(what: str, *, quiet: bool = False) -> Iterator[Callable[[Step], None]]:
+    """Yield the function to tell about each step; everything goes to standard error."""
+    if quiet:
+        yield lambda _: None
+    elif sys.stderr.isatty():
+        with _bar(what) as tell:
+            yield tell
+    else:
+        yield _lines(what)
+
+
+@contextlib.contextmanager
+def _bar(what: str) -> Iterator[Callable[[Step], None]]:
+    from rich.console import Console  # noqa: PLC0415 - a tenth of a second that only a terminal pays
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+
+        def tell(step: Step) -> None:
+            progress.update(task, completed=step.done, total=step.total)
+            if step.error:
+                progress.console.print(f"failed: {step.key}: {step.error}", markup=False, highlight=False)
+
+        yield tell
+
+
+def _lines(what: str) -> Callable[[Step], None]:
+    last = time.monotonic()
+
+    def tell(step: Step) -> None:
+        nonlocal last
+        if step.error:
+            click.echo(f"failed: {step.key}: {step.error}", err=True)
+        if time.monotonic() - last >= _LINE_SECONDS or (step.done == step.total and step.seconds):
+            last = time.monotonic()
+            click.echo(f"{what}: {step.done} of {step.total} variants", err=True)
+
+    return tell

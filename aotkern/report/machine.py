@@ -1,0 +1,94 @@
+"""JSON for machines: plain values with a `schema` name; the schemas are shipped in `aotkern/schemas`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from aotkern.audit.findings import Finding, Verdict
+from aotkern.audit.identity import IdentityReport
+from aotkern.audit.reproducible import ReproducibleReport
+from aotkern.build.builder import Compilation, Published
+from aotkern.errors import Problem
+from aotkern.target import Target
+
+JSON = dict[str, Any]
+
+
+def document(kind: str, verdict: Verdict, **content: Any) -> JSON:
+    """A document of this kind: `schema`, `verdict`, then its content."""
+    return {"schema": f"aotkern.{kind}/1", "verdict": str(verdict), **content}
+
+
+def problems(found: Iterable[Problem]) -> list[JSON]:
+    """Problems with their place, expectation and finding."""
+    return [asdict(problem) for problem in found]
+
+
+def findings(found: Iterable[Finding]) -> list[JSON]:
+    """Findings with all their facts."""
+    return [{**asdict(finding), "facts": dict(finding.facts)} for finding in found]
+
+
+def build(compilation: Compilation, published: Mapping[Target, Published]) -> JSON:
+    """The outcome of `aotkern build`."""
+    rows = [
+        {
+            "target": str(target),
+            "file": str(published[target].path),
+            "digest": str(published[target].digest),
+            "bytes": published[target].size,
+            "changed": published[target].changed,
+            "manifest": str(result.manifest.digest),
+            "variants": len(result.manifest.variants),
+            "objects": len(result.objects),
+        }
+        for target, result in compilation.targets.items()
+    ]
+    return document(
+        "build",
+        Verdict.FINDINGS if compilation.failures else Verdict.CLEAN,
+        bundles=rows,
+        failures=[{"key": error.key, "reason": error.reason} for error in compilation.failures],
+        compiled=len(compilation.seconds),
+        reused=compilation.reused,
+        seconds=round(compilation.wall, 3),
+        slowest=[{"key": key, "seconds": round(seconds, 3)} for key, seconds in compilation.slowest],
+        store_problem=compilation.store_problem or None,
+    )
+
+
+def identity(report: IdentityReport) -> JSON:
+    """The outcome of `aotkern audit identity` or `aotkern diff` for one target, every variant listed."""
+    return document(
+        "identity",
+        report.verdict,
+        target=report.target,
+        baseline=report.baseline,
+        candidate=report.candidate,
+        obstacle=report.obstacle or None,
+        counts={str(state): number for state, number in report.counts.items()},
+        variants=[
+            {
+                "key": comparison.key,
+                "state": str(comparison.state),
+                "source_changed": comparison.source_changed,
+                "details": dict(comparison.details),
+            }
+            for comparison in report.comparisons
+        ],
+    )
+
+
+def reproducible(report: ReproducibleReport) -> JSON:
+    """The outcome of `aotkern audit reproducible`."""
+    return document(
+        "reproducible",
+        report.verdict,
+        axes=list(report.axes),
+        variants=report.variants,
+        bundles={target: str(digest) for target, digest in report.digests.items()},
+        broken={target: list(axes) for target, axes in report.broken.items()},
+        obstacle=report.obstacle or None,
+    )

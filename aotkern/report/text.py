@@ -1,0 +1,140 @@
+"""Plain text for terminals and logs: short, aligned, without colour, the verdict last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from aotkern.audit.identity import Comparison, IdentityReport
+from aotkern.audit.reproducible import ReproducibleReport
+from aotkern.build.builder import Compilation, Published
+from aotkern.manifest import Manifest
+from aotkern.target import Target
+
+_SHOWN = 40
+"""Rows of one list before the rest is counted instead of shown; machine output is always complete."""
+
+
+def table(rows: Sequence[Sequence[object]], right: str = "") -> str:
+    """Columns aligned by their widest cell; `right` has an `r` at the position of each right-aligned column."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))] if cells else []
+    lines = (
+        "  ".join(
+            cell.rjust(width) if right[place : place + 1] == "r" else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    )
+    return "\n".join(lines)
+
+
+def amount(size: float) -> str:
+    """A number of bytes with three digits."""
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}" if unit != "B" else f"{size:.0f} B"
+        size /= 1000
+    return f"{size:.3g} GB"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 variant`, `2 variants`."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def build(compilation: Compilation, published: Mapping[Target, Published]) -> str:
+    """What a build made: a row for each target, failures with their reasons, and the time it took."""
+    rows: list[Sequence[object]] = [("target", "variants", "objects", "code", "bundle", "file")]
+    for target, result in compilation.targets.items():
+        place = published[target]
+        code = sum(entry.size for entry in result.manifest.objects)
+        name = str(place.path) + ("" if place.changed else " (unchanged)")
+        rows.append(
+            (target, len(result.manifest.variants), len(result.objects), amount(code), amount(place.size), name)
+        )
+    parts = [table(rows, " rrrr")] if len(rows) > 1 else []
+    if compilation.failures:
+        parts.append(_limited([f"failed: {error}" for error in compilation.failures], "failures"))
+    spent = sum(compilation.seconds.values())
+    parts.append(
+        f"{len(compilation.seconds)} compiled, {compilation.reused} from the store, "
+        f"{len(compilation.failures)} failed; {compilation.wall:.1f} s, of which {spent:.1f} s compiling"
+    )
+    if compilation.store_problem:
+        parts.append(f"note: the local store could not be written ({compilation.store_problem})")
+    return "\n\n".join(parts)
+
+
+def slowest(compilation: Compilation) -> str:
+    """The variants that took longest to compile."""
+    rows = [(f"{seconds:.2f} s", key) for key, seconds in compilation.slowest]
+    return "slowest variants:\n" + table(rows, "r") if rows else "nothing was compiled"
+
+
+def identity(report: IdentityReport) -> str:
+    """The comparison of one target: what does not pass, then counts and verdict."""
+    lines = [_row(comparison) for comparison in report.comparisons if not comparison.state.passes]
+    parts = [_limited(lines, "variants")] if lines else []
+    counts = ", ".join(f"{number} {state}" for state, number in report.counts.items()) or "nothing compared"
+    parts.append(f"{report.target}: {counts} ({report.candidate} against {report.baseline})")
+    if report.changed_sources:
+        changed = counted(report.changed_sources, "variant")
+        parts.append(f"source text changed, code identical: {changed}")
+    if report.obstacle:
+        parts.append(f"could not tell: {report.obstacle}")
+    return "\n".join(parts)
+
+
+def _row(comparison: Comparison) -> str:
+    message = f"\n    {comparison.message}" if comparison.message else ""
+    return f"{comparison.state}: {comparison.key}{message}"
+
+
+def reproducible(report: ReproducibleReport) -> str:
+    """What was rebuilt under which changes, and what depends on them."""
+    lines = [
+        f"{target}: "
+        + (f"DIFFERS, depends on {', '.join(report.broken[target])}" if target in report.broken else digest)
+        for target, digest in ((target, str(digest)) for target, digest in report.digests.items())
+    ]
+    if report.obstacle:
+        lines.append(f"could not tell: {report.obstacle}")
+    else:
+        what = counted(report.variants, "variant")
+        lines.append(f"{what} built twice in private, empty caches, changing: {', '.join(report.axes)}")
+    return "\n".join(lines)
+
+
+def manifest(value: Manifest) -> str:
+    """An overview of a bundle: target, toolchain, kernels with their variants and resources."""
+    head = [("target", str(value.target)), *value.toolchain.items(), *value.environment.items()]
+    rows: list[Sequence[object]] = [("kernel", "variants", "objects", "VGPRs", "spills", "scratch", "LDS", "code")]
+    for kernel in value.kernels:
+        variants = [variant for variant in value.variants if variant.kernel == kernel.name]
+        codes = [value.object(digest).code for digest in dict.fromkeys(variant.object for variant in variants)]
+        lds = [variant.launch.shared for variant in variants]
+        resources = [code.resources for code in codes]
+        rows.append(
+            (
+                kernel.name,
+                len(variants),
+                len(codes),
+                _span(r.vgprs for r in resources),
+                _span(r.vgpr_spills + r.sgpr_spills for r in resources),
+                _span(r.scratch_bytes for r in resources),
+                _span(lds),
+                _span(code.code_bytes for code in codes),
+            )
+        )
+    return f"{table(head)}\n\n{table(rows, ' rrrrrrr')}"
+
+
+def _span(values: Iterable[int]) -> str:
+    numbers = list(values)
+    low, high = min(numbers), max(numbers)
+    return str(low) if low == high else f"{low}-{high}"
+
+
+def _limited(lines: Sequence[str], noun: str) -> str:
+    rest = len(lines) - _SHOWN
+    return "\n".join([*lines[:_SHOWN], *([f"... and {rest} more {noun}; --json lists all"] if rest > 0 else [])])
