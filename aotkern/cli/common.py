@@ -59,5 +59,14 @@ def cache_folder() -> Path:
 
 def finish(verdict: Verdict, *, as_json: bool, document: Any, text: str) -> NoReturn:
     """Print one of the two forms and leave with the exit code of the verdict."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False) if as_json else text)
+    emit(json.dumps(document, indent=2, ensure_ascii=False) if as_json else text)
     sys.exit(verdict.exit_code)
+
+
+def emit(content: str | bytes) -> None:
+    """Write to standard output. A reader that has gone (`... | head`) does not change the verdict."""
+    try:
+        click.echo(content, nl=isinstance(content, str))
+    except BrokenPipeError:
+        # Python flushes once more at exit, which must go nowhere instead of failing there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
