@@ -63,6 +63,10 @@ class IntegrityError(ProblemsError):
     """What a file holds is not what it says: do not use it; fetch or build it again."""
 
 
+class TrustError(ProblemsError):
+    """Nobody who is trusted for it vouches for a file: do not use it; have it signed, or change the trust file."""
+
+
 class BuildError(AotkernError):
     """A variant could not be compiled: `key` names it, `reason` says why."""
 
