@@ -31,7 +31,7 @@ from pathlib import Path
 
 import zstandard
 
-from aotkern.canonical import dumps, loads
+from aotkern.canonical import MAX_BYTES, dumps, loads
 from aotkern.digest import Digest
 from aotkern.errors import InputError, IntegrityError, Problem, ProblemsError
 from aotkern.fields import Fields
@@ -137,6 +137,8 @@ def read(path: Path) -> bytes:
 
 def encode(manifest: Manifest, objects: Mapping[Digest, bytes], provenance: Mapping[str, str]) -> bytes:
     """The bytes of a bundle; see `write`."""
+    if missing := [entry.digest for entry in manifest.objects if entry.digest not in objects]:
+        raise IntegrityError.one("code objects", "an object for every variant", f"none with {missing[0]}")
     compressor = zstandard.ZstdCompressor(level=LEVEL, write_content_size=True, threads=0)
     text = manifest.to_bytes()
     contents = [text, *(b"".join(objects[digest] for digest in group) for group in _groups(manifest))]
@@ -201,6 +203,9 @@ class Bundle:
             raise IntegrityError(problems)
         # 2. The sizes, before anything is allocated by them.
         total, stored = sum(b.size for b in (text, *blocks)), start + sum(b.stored for b in (text, *blocks))
+        if text.size > MAX_BYTES or text.objects:
+            expected = f"a manifest of at most {MAX_BYTES} bytes, and no objects in the manifest's row"
+            raise IntegrityError.one(f"{where}: header", expected, f"{text.size} bytes, {text.objects} objects")
         if total > MAX_CONTENT:
             raise IntegrityError.one(f"{where}: header", f"at most {MAX_CONTENT} bytes of content", f"{total} bytes")
         if stored != len(data):

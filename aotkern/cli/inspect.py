@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from aotkern.audit.findings import Verdict
-from aotkern.bundle import Bundle
+from aotkern.bundle import Bundle, publish
 from aotkern.cli import common
 from aotkern.errors import InputError, IntegrityError, Problem, TrustError
 from aotkern.manifest import Manifest, VariantEntry
@@ -96,7 +95,7 @@ def _problem(problem: Problem) -> dict[str, str]:
 @common.json_option
 def show(bundle: str, variant: str | None, variants: bool, as_json: bool) -> NoReturn:
     """Show what is in BUNDLE."""
-    opened = Bundle.open(bundle)
+    opened = _checked(bundle)
     manifest = opened.manifest
     if variant is not None:
         entry = _find(manifest, variant)
@@ -119,6 +118,13 @@ def show(bundle: str, variant: str | None, variants: bool, as_json: bool) -> NoR
         provenance = "\n".join(f"{name}  {value}" for name, value in opened.provenance.items())
         overview = f"{text.manifest(manifest)}\n\n{provenance}".strip()
     common.finish(Verdict.CLEAN, as_json=as_json, document=document, text=overview)
+
+
+def _checked(name: str) -> Bundle:
+    """A bundle whose manifest holds together, which `Bundle.open` alone leaves to those who need all of it."""
+    bundle = Bundle.open(name)
+    bundle.manifest.check(f"{name}: manifest")
+    return bundle
 
 
 def _find(manifest: Manifest, wanted: str) -> VariantEntry:
@@ -156,14 +162,16 @@ def _pairs(value: dict[str, Any], indent: str = "") -> str:
 @click.command()
 @click.argument("bundle")
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="Write it to this file instead.")
-def manifest(bundle: str, out: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Accepted because every command has it: a manifest is JSON.")
+def manifest(bundle: str, out: Path | None, as_json: bool) -> None:
     """Print the canonical manifest of BUNDLE: JSON, one variant a line, ready to be committed as a baseline."""
-    data = Bundle.open(bundle).manifest.to_bytes()
+    del as_json
+    data = _checked(bundle).manifest.to_bytes()
     if out is None:
-        sys.stdout.buffer.write(data)
+        common.emit(data)
         return
     try:
-        out.write_bytes(data)
+        publish(out, data)
     except OSError as error:
         raise InputError.one(str(out), "a file that can be written", error.strerror or str(error)) from error
 
@@ -175,8 +183,8 @@ def manifest(bundle: str, out: Path | None) -> None:
 def diff(before: str, after: str, as_json: bool) -> NoReturn:
     """Compare two bundles or manifests of one target: BEFORE with AFTER, variant by variant, whatever compiled them."""
     from aotkern.audit.identity import compare  # noqa: PLC0415
-    from aotkern.cli.sides import side  # noqa: PLC0415
+    from aotkern.audit.sides import Side  # noqa: PLC0415
     from aotkern.report import machine, text  # noqa: PLC0415
 
-    report = compare(side(before), side(after), same_toolchain=False)
+    report = compare(Side.either(Path(before)), Side.either(Path(after)), same_toolchain=False)
     common.finish(report.verdict, as_json=as_json, document=machine.identity(report), text=text.identity(report))
