@@ -11,7 +11,10 @@ import pytest
 
 pytest.importorskip("cryptography")
 
+import jsonschema
 from vouching import bundle, rule_table
+
+from aotkern import schemas
 
 BUNDLE = "pack.gfx942.aotk"
 
@@ -22,6 +25,13 @@ def aotkern(folder: Path, *arguments: str) -> tuple[int, str]:
         [sys.executable, "-m", "aotkern", *arguments], cwd=folder, capture_output=True, text=True, check=False
     )
     return done.returncode, done.stdout + done.stderr
+
+
+def document(folder: Path, *arguments: str) -> dict[str, object]:
+    """What a command prints for machines, held against its schema."""
+    found = json.loads(aotkern(folder, *arguments, "--json")[1])
+    jsonschema.Draft202012Validator(schemas.load(found["schema"].split("/")[0].partition(".")[2])).validate(found)
+    return found
 
 
 @pytest.fixture
@@ -56,15 +66,18 @@ def test_from_key_to_acceptance(folder: Path) -> None:
 def test_the_documents(folder: Path) -> None:
     report = {"schema": "aotkern.identity/1", "verdict": "clean", "target": "hip:gfx942"}
     (folder / "report.json").write_text(json.dumps(report))
-    signed = json.loads(aotkern(folder, "sign", BUNDLE, "--key", "one.pem", "--audit", "report.json", "--json")[1])
-    assert (signed["schema"], signed["verdict"], signed["signatures"]) == ("aotkern.sign/1", "clean", 1)
+    signed = document(folder, "sign", BUNDLE, "--key", "one.pem", "--audit", "report.json")
+    assert (signed["verdict"], signed["signatures"]) == ("clean", 1)
     assert [row["kind"] for row in signed["audits"]] == ["identity"]
-    code, text = aotkern(folder, "verify", BUNDLE, "--require-signature", "trust.toml", "--json")
-    (row,) = json.loads(text)["bundles"]
-    assert (code, len(row["problems"])) == (1, 1)
-    aotkern(folder, "sign", BUNDLE, "--key", "two.pem")
-    (row,) = json.loads(aotkern(folder, "verify", BUNDLE, "--require-signature", "trust.toml", "--json")[1])["bundles"]
+    verify = ("verify", BUNDLE, "--require-signature", "trust.toml")
+    found = document(folder, *verify)
+    assert (found["verdict"], len(found["bundles"][0]["problems"])) == ("findings", 1)
+    document(folder, "sign", BUNDLE, "--key", "two.pem")
+    (row,) = document(folder, *verify)["bundles"]
     assert (row["signers"], row["sequence"]) == (["one", "two"], signed["sequence"])
+    (folder / BUNDLE).write_bytes(bundle()[:-1])
+    refused = document(folder, "sign", BUNDLE, "--key", "two.pem")
+    assert (refused["verdict"], len(refused["problems"])) == ("findings", 1)
 
 
 def test_what_cannot_be_told_is_not_a_finding(folder: Path) -> None:
