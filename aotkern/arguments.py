@@ -6,7 +6,6 @@ Tensors come in as anything that says where its memory is: `data_ptr()`, `__cuda
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
@@ -180,12 +179,12 @@ def _element(name: str, where: str) -> str:
 def exchange_capsule(kind: type) -> object | None:
     """The DLPack C exchange API of a tensor type, for types whose objects surely have memory of their own.
 
-    Subclasses of torch.Tensor are left out, save Parameter: a fake or functional tensor has no data to point at.
+    Those are the types that name the API themselves, and torch's Parameter. A subclass that merely inherits it (a fake
+    or functional tensor) may have no data to point at.
     """
-    torch = sys.modules.get("torch")
-    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
-        return getattr(kind, "__dlpack_c_exchange_api__", None)
-    return None
+    name = "__dlpack_c_exchange_api__"
+    own = name in vars(kind) or (kind.__module__ == "torch.nn.parameter" and kind.__name__ == "Parameter")
+    return getattr(kind, name, None) if own else None
 
 
 def common_device(pointers: Iterable[Pointer], where: str) -> int | None:

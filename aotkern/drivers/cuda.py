@@ -17,7 +17,7 @@ from pathlib import Path
 
 from aotkern.drivers.library import Library, candidates, mapped
 from aotkern.drivers.protocol import Device, Entry, Function, Launch
-from aotkern.errors import InputError
+from aotkern.errors import DriverError, InputError
 from aotkern.grid import programs
 from aotkern.settings import Settings
 from aotkern.target import Backend, Target
@@ -274,6 +274,11 @@ class CudaDriver:
             expected=self._context(device),
             end=_END,
         )
+
+    def launch_error(self, code: int, function: Function) -> DriverError:
+        """The error that `cuLaunchKernel` came back with."""
+        context = f"{function.symbol} on {self.devices()[function.device]}"
+        return self._cuda.error("cuLaunchKernel", code, context)
 
 
 def _config(launch: Launch) -> _Config:

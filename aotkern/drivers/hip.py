@@ -15,7 +15,7 @@ from pathlib import Path
 
 from aotkern.drivers.library import Library, candidates, mapped, package_folder
 from aotkern.drivers.protocol import Device, Entry, Function, Launch
-from aotkern.errors import InputError
+from aotkern.errors import DriverError, InputError
 from aotkern.grid import programs
 from aotkern.settings import Settings
 from aotkern.target import Backend, Target
@@ -208,6 +208,11 @@ class HipDriver:
             expected=device,
             end=_END,
         )
+
+    def launch_error(self, code: int, function: Function) -> DriverError:
+        """The error that `hipModuleLaunchKernel` came back with."""
+        context = f"{function.symbol} on {self.devices()[function.device]}"
+        return self._hip.error("hipModuleLaunchKernel", code, context)
 
 
 def _target(arch: str) -> Target | None:
