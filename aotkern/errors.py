@@ -50,6 +50,10 @@ class ProblemsError(AotkernError):
         """The error for a single problem."""
         return cls((Problem(where, expected, found),))
 
+    def within(self, where: str) -> tuple[Problem, ...]:
+        """The problems of a part, told as problems of the whole that it was found in."""
+        return tuple(Problem(f"{where}: {p.where}", p.expected, p.found) for p in self.problems)
+
 
 class InputError(ProblemsError):
     """What the caller wrote is wrong (a declaration, a key, an option, a policy): correct it."""
@@ -57,6 +61,10 @@ class InputError(ProblemsError):
 
 class IntegrityError(ProblemsError):
     """What a file holds is not what it says: do not use it; fetch or build it again."""
+
+
+class TrustError(ProblemsError):
+    """Nobody who is trusted for it vouches for a file: do not use it; have it signed, or change the trust file."""
 
 
 class BuildError(AotkernError):
@@ -79,6 +87,40 @@ class MissingToolError(AotkernError):
 
     def __reduce__(self) -> tuple[type[MissingToolError], tuple[str, str, str]]:
         return type(self), (self.tool, self.needed_for, self.advice)
+
+
+class EmulatorError(AotkernError):
+    """The emulator stopped, because the code did what it must not or what the emulator does not know.
+
+    Attributes:
+        reason: What is wrong, in words.
+        pc: Byte offset of the instruction in the code object's image, or None before the first one.
+        instruction: The instruction as the disassembler spells it, or an empty string.
+        lane: The first lane concerned, or None when it is no lane's fault.
+        address: The address that was touched, or None when it was no memory access.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        pc: int | None = None,
+        instruction: str = "",
+        lane: int | None = None,
+        address: int | None = None,
+    ) -> None:
+        self.reason, self.pc, self.instruction, self.lane, self.address = reason, pc, instruction, lane, address
+        place = "" if pc is None else f"at {pc:#x} ({instruction}): "
+        who = "" if lane is None else f", lane {lane}"
+        what = "" if address is None else f", address {address:#x}"
+        super().__init__(f"{place}{reason}{who}{what}")
+
+    def __reduce__(self) -> tuple[type[EmulatorError], tuple[str, int | None, str, int | None, int | None]]:
+        return type(self), (self.reason, self.pc, self.instruction, self.lane, self.address)
+
+    @property
+    def mnemonic(self) -> str:
+        """The first word of the instruction."""
+        return self.instruction.partition(" ")[0]
 
 
 class MissError(AotkernError):

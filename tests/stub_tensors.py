@@ -1,4 +1,4 @@
-"""Tensors that exist on paper only, with the DLPack C exchange API that torch's tensors have, so that C can read them."""
+"""Tensors that exist on paper only, with the DLPack C exchange API of torch's tensors, so that C can read them."""
 
 from __future__ import annotations
 

@@ -50,7 +50,11 @@ class Setting:
 
 
 class WorkerProcess:
-    """One worker process with its private scratch folder."""
+    """One worker process with its private scratch folder.
+
+    Starting it returns at once: the process imports its kernel sources while the parent goes on, and what went wrong
+    there is raised by the first `ask`.
+    """
 
     def __init__(self, setting: Setting, scratch: Path) -> None:
         scratch.mkdir()
@@ -81,7 +85,8 @@ class WorkerProcess:
         self._requests = os.fdopen(requests_in, "w", encoding="utf-8")
         self._answers, self._buffer = answers_out, b""
         sources = [[source.name, str(source.path) if source.path else None] for source in setting.sources]
-        self.ask({"sources": sources, "scratch": str(scratch)}, _STARTUP_SECONDS)
+        self._starting = True
+        self._send({"sources": sources, "scratch": str(scratch)})
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """Send a request and wait for its answer.
@@ -91,12 +96,19 @@ class WorkerProcess:
             TimeoutError: No answer in time. The worker is gone.
             EOFError: The worker died; the message says what it last printed.
         """
-        try:
+        if self._starting:
+            self._receive(_STARTUP_SECONDS)
+            self._starting = False
+        self._send(request)
+        return self._receive(seconds)
+
+    def _send(self, request: Mapping[str, Any]) -> None:
+        with contextlib.suppress(BrokenPipeError):  # a dead worker is noticed when its answer is read
             self._requests.write(json.dumps(request) + "\n")
             self._requests.flush()
-            answer: dict[str, Any] = json.loads(self._line(seconds))
-        except BrokenPipeError:
-            raise EOFError(self._last_words()) from None
+
+    def _receive(self, seconds: float) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self._line(seconds))
         if "error" in answer:
             raise _error(answer)
         return answer
@@ -127,7 +139,9 @@ class WorkerProcess:
         self._process.wait()
 
     def close(self) -> None:
-        """End the process and close the pipes."""
+        """End the process and close the pipes; a second time does nothing."""
+        if self._requests.closed:
+            return
         self.kill()
         with contextlib.suppress(BrokenPipeError):
             self._requests.close()
@@ -152,28 +166,31 @@ class Pool:
     def __init__(self, setting: Setting, jobs: int) -> None:
         self._setting, self._jobs = setting, jobs
         self._root = Path(tempfile.mkdtemp(prefix="aotkern-"))
-        self._lock, self._count = threading.Lock(), 0
+        self._lock = threading.Lock()
+        self._workers: list[WorkerProcess] = []
         self._idle: list[WorkerProcess] = []
         self._stopped = False
 
     def __enter__(self) -> Pool:
+        self._idle = [self._start() for _ in range(self._jobs)]
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stopped = True
-        for worker in self._idle:
+        for worker in self._workers:
             worker.close()
         shutil.rmtree(self._root, ignore_errors=True)
 
+    def _start(self) -> WorkerProcess:
+        worker = WorkerProcess(self._setting, self._root / str(len(self._workers)))
+        self._workers.append(worker)
+        return worker
+
     def _take(self) -> WorkerProcess:
         with self._lock:
-            if self._idle:
-                return self._idle.pop()
-            self._count += 1
-            scratch = self._root / str(self._count)
-        return WorkerProcess(self._setting, scratch)
+            return self._idle.pop() if self._idle else self._start()
 
     def _give(self, worker: WorkerProcess) -> None:
         with self._lock:
@@ -238,18 +255,15 @@ class Pool:
                 raise
 
     def _compile_one(self, key: str, seconds: float) -> tuple[dict[str, Any], bytes]:
-        worker = None
+        worker = self._take()
         try:
-            worker = self._take()
             answer = worker.ask({"do": "compile", "text": key, "name": "object"}, seconds)
             data = (worker.scratch / "object").read_bytes()
         except (EOFError, TimeoutError) as error:
-            if worker:
-                worker.close()
+            worker.close()
             raise BuildError(key, str(error)) from error
         except AotkernError as error:
-            if worker:
-                self._give(worker)
+            self._give(worker)
             raise BuildError(key, error.reason if isinstance(error, BuildError) else str(error)) from error
         self._give(worker)
         return answer, data

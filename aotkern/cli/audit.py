@@ -1,4 +1,4 @@
-"""`aotkern audit`: identity and reproducible."""
+"""`aotkern audit identity`, `aotkern audit reproducible` and `aotkern audit resources`."""
 
 from __future__ import annotations
 
@@ -11,27 +11,20 @@ import click
 
 from aotkern.audit import identity as identity_audit
 from aotkern.audit import reproducible as reproducible_audit
+from aotkern.audit import resources as resources_audit
 from aotkern.audit.findings import Verdict
-from aotkern.audit.identity import IdentityReport, Side
+from aotkern.audit.identity import IdentityReport
+from aotkern.audit.policy import Policy
+from aotkern.audit.sides import Side, mnemonics
 from aotkern.build import builder, revision, sources
 from aotkern.build.registry import Source
 from aotkern.cli import common, progress
-from aotkern.cli.sides import side
 from aotkern.errors import InputError
 from aotkern.report import machine, text
 from aotkern.target import Target
 
 
-@click.group()
-def audit() -> None:
-    """Prove things about kernels and bundles before a release.
-
-    An audit compiles in private, empty caches and never reads the local store. Exit codes: 0 clean, 1 findings, 2 could
-    not tell; an audit that compared nothing could not tell.
-    """
-
-
-@audit.command()
+@click.command()
 @common.sources_argument
 @common.targets_option(required=True)
 @click.option("--baseline", help="A golden manifest or a bundle to compare with.")
@@ -58,10 +51,13 @@ def identity(
     parsed = common.parse_targets(targets)
     if baseline is not None and len(parsed) > 1:
         raise InputError.one("--target", "one target with --baseline", f"{len(parsed)} targets")
-    request = builder.Request(sources.parse(kernels), parsed, common.environment(), jobs)
+    if bundle and baseline and kernels:
+        raise InputError.one("KERNELS", "none, with --bundle and --baseline: nothing is built", " ".join(kernels))
+    found = () if bundle and baseline else sources.parse(kernels)
+    request = builder.Request(found, parsed, common.environment(), jobs)
     with progress.shown("compiling", quiet=as_json) as tell:
-        today = [side(bundle)] if bundle else _built(request, "today's sources", tell)
-        before = [side(baseline)] if baseline else _built_at(request, str(baseline_ref), tell)
+        today = [Side.either(Path(bundle))] if bundle else _built(request, "today's sources", tell)
+        before = [Side.either(Path(baseline))] if baseline else _built_at(request, str(baseline_ref), tell)
     reports = [_paired(target, before, today) for target in parsed]
     verdict = Verdict.worst([report.verdict for report in reports])
     document = machine.document("audit", verdict, reports=[machine.identity(report) for report in reports])
@@ -102,7 +98,7 @@ def _paired(target: Target, before: list[Side], today: list[Side]) -> IdentityRe
     return identity_audit.compare(old[0], new[0])
 
 
-@audit.command()
+@click.command()
 @common.sources_argument
 @common.targets_option(required=False)
 @common.jobs_option
@@ -119,3 +115,29 @@ def reproducible(kernels: tuple[str, ...], targets: tuple[str, ...], jobs: int, 
         report = reproducible_audit.audit(request, tell)
     closing = f"{text.reproducible(report)}\nreproducible: {report.verdict}"
     common.finish(report.verdict, as_json=as_json, document=machine.reproducible(report), text=closing)
+
+
+@click.command()
+@click.argument("bundles", nargs=-1, required=True, metavar="BUNDLE...")
+@click.option("--policy", type=click.Path(path_type=Path), help="Bounds: the [[resources.rule]] tables of this policy.")
+@click.option("--baseline", help="A golden manifest or a bundle to list changes against.")
+@common.json_option
+def resources(bundles: tuple[str, ...], policy: Path | None, baseline: str | None, as_json: bool) -> NoReturn:
+    """What do the variants of BUNDLEs take: registers, LDS, scratch, spills, occupancy, code size?
+
+    Without a policy nothing is out of bounds; changes against a baseline are listed and are no findings by themselves.
+    """
+    rules = [rule for step in Policy.read(policy).resources for rule in step.rules] if policy else []
+    before = Side.either(Path(baseline)).manifest if baseline else None
+    reports = []
+    for name in bundles:
+        opened = Side.bundle(Path(name))
+        mine = [rule for rule in rules if rule.target == opened.manifest.target]
+        code = mnemonics(opened) if any(rule.instructions for rule in mine) else None
+        reports.append(resources_audit.audit(opened.manifest, mine, code, before))
+    verdict = Verdict.worst([report.verdict for report in reports])
+    document = machine.document("audit", verdict, reports=[machine.resources(report) for report in reports])
+    closing = f"resources: {verdict}"
+    common.finish(
+        verdict, as_json=as_json, document=document, text="\n\n".join([*map(text.resources, reports), closing])
+    )

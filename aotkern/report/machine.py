@@ -7,8 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from aotkern.audit.findings import Finding, Verdict
+from aotkern.audit.gate import GateReport, StepResult
 from aotkern.audit.identity import IdentityReport
 from aotkern.audit.reproducible import ReproducibleReport
+from aotkern.audit.resources import ResourceReport
 from aotkern.build.builder import Compilation, Published
 from aotkern.errors import Problem
 from aotkern.target import Target
@@ -51,6 +53,7 @@ def build(compilation: Compilation, published: Mapping[Target, Published]) -> JS
         Verdict.FINDINGS if compilation.failures else Verdict.CLEAN,
         bundles=rows,
         failures=[{"key": error.key, "reason": error.reason} for error in compilation.failures],
+        notes=list(compilation.notes),
         compiled=len(compilation.seconds),
         reused=compilation.reused,
         seconds=round(compilation.wall, 3),
@@ -92,3 +95,43 @@ def reproducible(report: ReproducibleReport) -> JSON:
         broken={target: list(axes) for target, axes in report.broken.items()},
         obstacle=report.obstacle or None,
     )
+
+
+def resources(report: ResourceReport) -> JSON:
+    """The outcome of `aotkern audit resources` for one bundle."""
+    return document(
+        "resources",
+        report.verdict,
+        target=str(report.target),
+        findings=findings(report.findings),
+        variants=[{"key": key, **asdict(usage)} for key, usage in report.usages.items()],
+        changes=[
+            {"key": key, "changes": {name: list(pair) for name, pair in change.items()}}
+            for key, change in report.changes.items()
+        ],
+    )
+
+
+def gate(report: GateReport) -> JSON:
+    """The outcome of `aotkern audit`: every step, with the document of its audit."""
+    return document("gate", report.verdict, policy=report.policy, steps=[_step(step) for step in report.steps])
+
+
+def _step(step: StepResult) -> JSON:
+    return {
+        "name": step.name,
+        "subject": step.subject,
+        "verdict": str(step.verdict),
+        "seconds": round(step.seconds, 3),
+        "message": step.message,
+        "findings": findings(step.findings),
+        "report": _step_report(step),
+    }
+
+
+def _step_report(step: StepResult) -> JSON | None:
+    if isinstance(step.report, IdentityReport):
+        return identity(step.report)
+    if isinstance(step.report, ResourceReport):
+        return resources(step.report)
+    return reproducible(step.report) if isinstance(step.report, ReproducibleReport) else None

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from aotkern.audit import resources as resources_audit
+from aotkern.audit.gate import GateReport
 from aotkern.audit.identity import Comparison, IdentityReport
 from aotkern.audit.reproducible import ReproducibleReport
+from aotkern.audit.resources import ResourceReport, Usage
 from aotkern.build.builder import Compilation, Published
 from aotkern.manifest import Manifest
 from aotkern.target import Target
@@ -60,8 +63,10 @@ def build(compilation: Compilation, published: Mapping[Target, Published]) -> st
         f"{len(compilation.seconds)} compiled, {compilation.reused} from the store, "
         f"{len(compilation.failures)} failed; {compilation.wall:.1f} s, of which {spent:.1f} s compiling"
     )
+    notes = list(compilation.notes)
     if compilation.store_problem:
-        parts.append(f"note: the local store could not be written ({compilation.store_problem})")
+        notes.append(f"the local store could not be written ({compilation.store_problem})")
+    parts += [_limited([f"note: {note}" for note in notes], "notes")] if notes else []
     return "\n\n".join(parts)
 
 
@@ -103,6 +108,41 @@ def reproducible(report: ReproducibleReport) -> str:
         what = counted(report.variants, "variant")
         lines.append(f"{what} built twice in private, empty caches, changing: {', '.join(report.axes)}")
     return "\n".join(lines)
+
+
+def resources(report: ResourceReport) -> str:
+    """Spans of each kernel's resources, what is out of bounds, and what changed."""
+    rows: list[Sequence[object]] = [("kernel", "variants", *resources_audit.BOUNDS)]
+    by_kernel: dict[str, list[Usage]] = {}
+    for key, usage in report.usages.items():
+        by_kernel.setdefault(key.partition("[")[0], []).append(usage)
+    for kernel, usages in by_kernel.items():
+        spans = [_span(getattr(usage, name) for usage in usages) for name in resources_audit.BOUNDS]
+        rows.append((kernel, len(usages), *spans))
+    parts = [f"{report.target}\n{table(rows, ' ' + 'r' * len(rows[0]))}"]
+    if report.findings:
+        parts.append(_limited([f"{f.state}: {f.subject}\n    {f.message}" for f in report.findings], "findings"))
+    if report.changes:
+        lines = [f"changed: {key}\n    {_pairs(change)}" for key, change in report.changes.items()]
+        parts.append(_limited(lines, "changes"))
+    return "\n\n".join(parts)
+
+
+def _pairs(change: Mapping[str, tuple[int, int]]) -> str:
+    return ", ".join(f"{name} {before} -> {after}" for name, (before, after) in change.items())
+
+
+def gate(report: GateReport) -> str:
+    """A row for each step, the findings of those that are not clean, and the verdict."""
+    rows: list[Sequence[object]] = [("step", "subject", "outcome", "seconds", "")]
+    rows += [(s.name, s.subject, s.verdict, f"{s.seconds:.1f}", s.message) for s in report.steps]
+    parts = [table(rows, "   r")]
+    for step in report.steps:
+        lines = [f"{finding.state}: {finding.subject}\n    {finding.message}" for finding in step.findings]
+        if lines:
+            parts.append(f"{step.name} {step.subject}:\n{_limited(lines, 'findings')}")
+    parts.append(f"gate {report.policy}: {report.verdict}")
+    return "\n\n".join(parts)
 
 
 def manifest(value: Manifest) -> str:

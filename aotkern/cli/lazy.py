@@ -1,4 +1,4 @@
-"""The command tree. Each command's module is imported when the command is called, so that none pays for another."""
+"""A command group that imports a command when it is called."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
-
-from aotkern import __version__
 
 
 class LazyGroup(click.Group):
@@ -39,23 +37,3 @@ class LazyGroup(click.Group):
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self._lazy.items()])
-
-
-COMMANDS = {
-    "build": ("aotkern.cli.build:build", "Compile declared variants into one bundle per target."),
-    "verify": ("aotkern.cli.inspect:verify", "Check every byte of bundles, without running anything."),
-    "show": ("aotkern.cli.inspect:show", "Show what is in a bundle, or one of its variants."),
-    "manifest": ("aotkern.cli.inspect:manifest", "Print the manifest of a bundle."),
-    "diff": ("aotkern.cli.inspect:diff", "Compare two bundles or manifests variant by variant."),
-    "audit": ("aotkern.cli.audit:audit", "Prove things about kernels and bundles before a release."),
-    "cache": ("aotkern.cli.cache:cache", "Show or clear the local store of compiled variants."),
-}
-
-
-@click.group(cls=LazyGroup, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="aotkern")
-def aotkern() -> None:
-    """Ship Triton GPU kernels as machine code: build, load, audit.
-
-    Exit codes: 0 clean, 1 findings, 2 could not tell (bad input, missing tool).
-    """

@@ -1,0 +1,29 @@
+"""The command tree. Each command's module is imported when the command is called, so that none pays for another."""
+
+from __future__ import annotations
+
+import click
+
+from aotkern import __version__
+from aotkern.cli.lazy import LazyGroup
+
+COMMANDS = {
+    "build": ("aotkern.cli.build:build", "Compile declared variants into one bundle per target."),
+    "verify": ("aotkern.cli.inspect:verify", "Check every byte of bundles, without running anything."),
+    "show": ("aotkern.cli.inspect:show", "Show what is in a bundle, or one of its variants."),
+    "manifest": ("aotkern.cli.inspect:manifest", "Print the manifest of a bundle."),
+    "diff": ("aotkern.cli.inspect:diff", "Compare two bundles or manifests variant by variant."),
+    "audit": ("aotkern.cli.gate:audit", "Prove things about kernels and bundles before a release."),
+    "keygen": ("aotkern.cli.trust:keygen", "Make a key for signing bundles."),
+    "sign": ("aotkern.cli.trust:sign", "Sign a bundle, with what the audits said of it."),
+    "cache": ("aotkern.cli.cache:cache", "Show or clear the local store of compiled variants."),
+}
+
+
+@click.group(cls=LazyGroup, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="aotkern")
+def aotkern() -> None:
+    """Ship Triton GPU kernels as machine code: build, load, audit.
+
+    Exit codes: 0 clean, 1 findings, 2 could not tell (bad input, missing tool).
+    """
