@@ -164,10 +164,18 @@ def _from_array_interface(interface: Mapping[str, Any], where: str) -> Pointer:
 
 
 def _from_dlpack(tensor: Any, where: str) -> Pointer:
-    """Anything with the DLPack protocol, read without taking the memory over."""
+    """Anything with the DLPack protocol."""
     from aotkern import dlpack  # noqa: PLC0415 - ctypes structures that torch and plain pointers do not need
 
-    return dlpack.read(tensor, where)
+    view = dlpack.read(tensor)
+    element, place = ELEMENT_BY_DLPACK.get((view.code, view.bits)), DLPACK_DEVICES.get(view.device_type)
+    if element is None or view.lanes != 1:
+        found = f"DLPack type code {view.code}, {view.bits} bits, {view.lanes} lanes"
+        raise InputError.one(where, "a tensor of an element type that Triton has", found)
+    if place is None:
+        raise InputError.one(where, "memory of a GPU, or of the host", f"DLPack device type {view.device_type}")
+    device = view.device_id if place in ("cuda", "managed") else None
+    return Pointer((view.data or 0) + view.byte_offset, element, None, device, place == "cpu")
 
 
 def _element(name: str, where: str) -> str:

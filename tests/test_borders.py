@@ -27,8 +27,12 @@ RUN_TIME = (
     "codeobject",
     "manifest",
     "bundle",
+    "settings",
+    "arguments",
+    "dlpack",
     "dispatch",
     "abi",
+    "grid",
     "drivers",
     "loader",
     "emulator",
@@ -37,8 +41,8 @@ RUN_TIME = (
 
 FORBIDDEN_AT_RUN_TIME = ("triton", "torch", "aotkern.build", "aotkern.audit", "aotkern.report", "aotkern.cli")
 
-MAY_READ_THE_ENVIRONMENT = ("aotkern.loader.configuration",)
-"""The one module below `cli` that may: where a loader finds its bundles is part of a deployment."""
+MAY_READ_THE_ENVIRONMENT = ("aotkern.settings",)
+"""The one module below `cli` that may: where bundles and drivers are found is part of a deployment."""
 
 
 def modules() -> dict[str, Path]:

@@ -9,18 +9,15 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from aotkern.arguments import ELEMENT_BY_DLPACK, exchange_capsule
 from aotkern.dispatch import INTEGER_RANGES, Table, Test, one_bit
 from aotkern.drivers import Driver
+from aotkern.loader.kernel import Kernel, Owner, Ready
 from aotkern.settings import Settings
 from aotkern.spec import ArgumentSpec, Constant, Fixed, Group, Parameter
 from aotkern.target import Backend
-
-if TYPE_CHECKING:
-    from aotkern.loader.kernel import Kernel, Ready
-    from aotkern.loader.loaded import LoadedBundle
 
 # The enums of _fastpath.c.
 _CONSTANT, _POINTER, _INTEGER, _FLOAT, _BOOL = range(5)
@@ -42,7 +39,7 @@ class Native:
         extension: The extension module.
     """
 
-    def __init__(self, kernel: Kernel, bundle: LoadedBundle, extension: Any) -> None:
+    def __init__(self, kernel: Kernel, bundle: Owner, extension: Any) -> None:
         self._driver = bundle.driver
         self._place = {position: index for index, position in enumerate(kernel.table.positions)}
         self._ready: dict[tuple[int, int], Ready] = {}
@@ -59,7 +56,11 @@ class Native:
             options,
             families,
         )
-        self.bind: Callable[[object], Callable[..., Any]] = self._kernel.bind
+
+    @property
+    def bind(self) -> Callable[[object], Callable[..., Any]]:
+        """What launches on a grid: the extension's own method, so that Python is not asked again."""
+        return self._kernel.bind  # type: ignore[no-any-return]
 
     def counted(self) -> tuple[tuple[int, ...], int]:
         """Launches of each variant in the table's order, and calls with an empty grid."""
@@ -99,7 +100,7 @@ class Native:
         raise self._driver.launch_error(code, self._ready[index, device].function)
 
 
-def attach(kernel: Kernel, bundle: LoadedBundle) -> Native | None:
+def attach(kernel: Kernel, bundle: Owner) -> Native | None:
     """The extension's side of a kernel; None where it is not built, not wanted, or has nothing to call."""
     extension = _extension() if _callable(bundle.driver) else None
     if extension is None or not kernel.table.variants or not _describable(kernel.table):
