@@ -68,7 +68,7 @@ def bare_call(bundle: aotkern.LoadedBundle, values: tuple[Any, ...]) -> Callable
     kernel = bundle["sixteen"]
     variant = next(v for v in kernel.variants if "n0:i32:D,n1:i32,n2:i32:D" in v.text and f"BLOCK={BLOCK}" in v.text)
     handle = bundle.modules.ready(variant, 0, 0).handle
-    layout = Layout.of(variant.key, bundle.manifest.object(variant.object).code)
+    layout = Layout.of(variant.key, bundle.manifest.object(variant.object).arguments)
     read = [Pointer(v.data_ptr(), "fp32", 0, 0) if isinstance(v, torch.Tensor) else v for v in values]
     buffer = bytes(layout.pack([*read, None]))
     entry = bundle.driver.entry(0)

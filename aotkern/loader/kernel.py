@@ -170,7 +170,7 @@ class Kernel:
         if found is None:
             variant = self._variants[position]
             function = self._bundle.modules.ready(variant, device.index, stream)
-            layout = Layout.of(variant.key, self._bundle.manifest.object(variant.object).code)
+            layout = Layout.of(variant.key, self._bundle.manifest.object(variant.object).arguments)
             found = self._ready[position, device.index] = Ready(variant, function, layout, device)
             if self._native is not None:
                 self._native.offer(position, found)
