@@ -76,11 +76,10 @@ def test_compressed_records_of_known_rows_are_exact(launcher, arch, ratio, split
     compressed.check_known_rows(launcher, ratio, splits, sanitize=arch != "gfx942", block_size=block_size)
 
 
-@pytest.mark.parametrize("order", ["forward", "reverse", "random"])
-@pytest.mark.parametrize("splits", [None, 16])
-def test_the_order_of_the_waves_does_not_matter(arch, order, splits):
+@pytest.mark.parametrize("order", ["reverse", "random"])
+def test_the_order_of_the_waves_does_not_matter(arch, order):
     launcher = EmulatorLauncher(arch, "kernels.compressed_writer", wave_order=order)
-    compressed.check_known_rows(launcher, 128, splits, sanitize=arch != "gfx942")
+    compressed.check_known_rows(launcher, 128, None, sanitize=arch != "gfx942")
 
 
 @pytest.mark.parametrize(("ratio", "dims"), [(4, 512), (4, 128), (128, 512)])
