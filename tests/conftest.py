@@ -16,6 +16,8 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("default")
 
+pytest_plugins = ("making",)
+
 
 @dataclass(frozen=True)
 class Compiled:
