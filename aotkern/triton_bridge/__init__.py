@@ -12,6 +12,7 @@ subject      what a compile is of
 observers    the callables that are put on Triton
 watch        putting them on a Triton and taking them off again
 session      one watch from beginning to end
+paper        a device without hardware, to run a JIT path anywhere
 child        what an injected `sitecustomize` starts in a watched process
 pytest_plugin    a marker and a fixture for tests that must not compile
 
