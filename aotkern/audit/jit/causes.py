@@ -182,7 +182,7 @@ def _unread(compiles: Sequence[Compile]) -> Iterator[Cause]:
                 counts[name] = counts.get(name, 0) + 1
     for name, number in counts.items():
         message = f"{name}: never read, or without effect: {number + 1} variants that differ in it are one binary"
-        yield Cause(name, "unread", message, f"remove {name}, or take it out of the key", number)
+        yield Cause(name, "unread", message, f"remove {name}, or keep it out of the key", number)
 
 
 def _some(texts: Mapping[str, None], separator: str = ", ") -> str:

@@ -128,9 +128,15 @@ class JitReport:
     @property
     def verdict(self) -> Verdict:
         """Findings outweigh an obstacle: what was seen was seen."""
-        if any(row.excess for row in (*self.rows, *self.tunings)):
+        if any(row.excess for row in self.all_rows):
             return Verdict.FINDINGS
         return Verdict.UNKNOWN if self.obstacle else Verdict.CLEAN
+
+    @property
+    def all_rows(self) -> tuple[KernelRow | TuningRow, ...]:
+        """Compiles and tunings, beyond their budget first, then by the time that was lost."""
+        rows: list[KernelRow | TuningRow] = [*self.rows, *self.tunings]
+        return tuple(sorted(rows, key=lambda row: (row.excess is None, -row.seconds)))
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -171,14 +177,14 @@ def judge(log: Log, budget: Budget, obstacle: str = "") -> JitReport:
     for tuning in log.tunings:
         tuned.setdefault((tuning.phase, tuning.module, tuning.kernel), []).append(tuning)
     tunings = [_tuning_row(key, members) for key, members in tuned.items()]
-    phases = dict.fromkeys(event.phase for event in sorted((*log.compiles, *log.tunings), key=lambda event: event.at))
+    times = sorted([(e.at, e.phase) for e in log.compiles] + [(e.at, e.phase) for e in log.tunings])
     return JitReport(
         log=log,
         budget=budget,
         rows=tuple(sorted(_judged(rows, budget), key=lambda row: -row.seconds)),
         tunings=tuple(sorted(_judged_tunings(tunings, budget), key=lambda row: -row.seconds)),
         obstacle=obstacle or _obstacle(log),
-        phases=tuple(phases),
+        phases=tuple(dict.fromkeys(phase for _, phase in times)),
     )
 
 

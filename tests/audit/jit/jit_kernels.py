@@ -1,4 +1,4 @@
-"""Kernels that the audit's tests compile. Each test makes its own function objects with `fresh`, so that nothing is cached."""
+"""Kernels that the audit's tests compile. `fresh` gives each test function objects of its own."""
 
 from __future__ import annotations
 

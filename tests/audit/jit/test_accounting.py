@@ -143,10 +143,20 @@ def test_a_program_that_saves_calls_and_restores_hooks_hears_each_once(device, m
 
 def test_nothing_is_left_on_triton_afterwards(device):
     device("gfx942")
-    before = (triton.compile, triton.compiler.compile, dict(vars(type(knobs.compilation))), dict(vars(type(knobs.runtime))))
+    before = (
+        triton.compile,
+        triton.compiler.compile,
+        dict(vars(type(knobs.compilation))),
+        dict(vars(type(knobs.runtime))),
+    )
     with count_jit() as jit:
         pass
-    after = (triton.compile, triton.compiler.compile, dict(vars(type(knobs.compilation))), dict(vars(type(knobs.runtime))))
+    after = (
+        triton.compile,
+        triton.compiler.compile,
+        dict(vars(type(knobs.compilation))),
+        dict(vars(type(knobs.runtime))),
+    )
     assert before == after
     assert jit.report.verdict.exit_code == 0
 

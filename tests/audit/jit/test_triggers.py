@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from jit_kernels import blocks, even, fresh, leftover, pair, scale, wide
 
@@ -112,10 +114,8 @@ def test_do_not_specialize_on_a_constexpr_is_said_to_do_nothing(device):
     kernel = fresh(blocks, do_not_specialize=["B"])
     with count_jit() as jit:
         for value in (1, 2):
-            try:
+            with contextlib.suppress(CompilationError):
                 kernel[(1,)](X, B=value)
-            except CompilationError as error:
-                assert "do_not_specialize" in str(error)
     assert jit.count == 2
     assert "B: 1 -> 2 (do_not_specialize does nothing for a constexpr)" in messages(jit)
 
