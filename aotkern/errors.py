@@ -50,6 +50,10 @@ class ProblemsError(AotkernError):
         """The error for a single problem."""
         return cls((Problem(where, expected, found),))
 
+    def within(self, where: str) -> tuple[Problem, ...]:
+        """The problems of a part, told as problems of the whole that it was found in."""
+        return tuple(Problem(f"{where}: {p.where}", p.expected, p.found) for p in self.problems)
+
 
 class InputError(ProblemsError):
     """What the caller wrote is wrong (a declaration, a key, an option, a policy): correct it."""
@@ -57,6 +61,10 @@ class InputError(ProblemsError):
 
 class IntegrityError(ProblemsError):
     """What a file holds is not what it says: do not use it; fetch or build it again."""
+
+
+class TrustError(ProblemsError):
+    """Nobody who is trusted for it vouches for a file: do not use it; have it signed, or change the trust file."""
 
 
 class BuildError(AotkernError):
@@ -205,3 +213,5 @@ class UnexpectedCompileError(AotkernError):
 
     def __reduce__(self) -> tuple[type[UnexpectedCompileError], tuple[str, str, str]]:
         return type(self), (self.key, self.excess, self.nearest)
+
+

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,6 +15,8 @@ from hypothesis import HealthCheck, settings
 # One profile for every machine: no deadline, because a slow runner is not a wrong program.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("default")
+
+pytest_plugins = ("making",)
 
 
 @dataclass(frozen=True)
@@ -36,15 +42,17 @@ def compile_kernel(tmp_path_factory) -> Callable[..., Compiled]:
     folder = str(tmp_path_factory.mktemp("triton"))
 
     def compile_(name: str, target: str, signature: dict, constants: dict | None = None, attrs: dict | None = None):
-        key = (name, target, str(signature), str(constants), str(attrs))
-        if key not in made:
+        memo = (name, target, str(signature), str(constants), str(attrs))
+        if memo not in made:
             parsed = Target.parse(target)
             backend = parsed.backend.value
             arch = int(parsed.arch) if backend == "cuda" else parsed.arch
+            function = getattr(triton_kernels, name)
+            kinds = {**signature, **dict.fromkeys(constants or {}, "constexpr")}
             source = triton.compiler.ASTSource(
-                getattr(triton_kernels, name),
-                {**signature, **dict.fromkeys(constants or {}, "constexpr")},
-                {(list({**signature, **(constants or {})}).index(k),): v for k, v in (constants or {}).items()},
+                function,
+                {parameter: kinds[parameter] for parameter in function.arg_names},
+                {(function.arg_names.index(key),): value for key, value in (constants or {}).items()},
                 attrs or {},
             )
             with knobs.cache.scope(), knobs.language.scope():
@@ -52,8 +60,8 @@ def compile_kernel(tmp_path_factory) -> Callable[..., Compiled]:
                 knobs.language.default_fp_fusion = True
                 found = triton.compile(source, GPUTarget(backend, arch, parsed.limits.wave), {"enable_fp_fusion": True})
             code = found.asm["hsaco" if backend == "hip" else "cubin"]
-            made[key] = Compiled(code, found.metadata.shared, found.metadata.num_warps)
-        return made[key]
+            made[memo] = Compiled(code, found.metadata.shared, found.metadata.num_warps)
+        return made[memo]
 
     return compile_
 
@@ -63,3 +71,58 @@ def compile_mixed(compile_kernel) -> Callable[[str], Compiled]:
     """The kernel with a parameter of every width."""
     signature = {"x": "*fp32", "s": "fp32", "f": "u1", "n": "i64", "m": "i32"}
     return lambda target: compile_kernel("mixed", target, signature)
+
+
+MACH = {"gfx942": 0x4C, "gfx950": 0x4F}
+
+
+class FakeHip:
+    """The test's own controls over the fake library."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.library = ctypes.CDLL(str(path))
+        self.library.fake_log.restype = ctypes.c_char_p
+        self.library.fake_capture.argtypes = (ctypes.c_size_t, ctypes.c_int)
+
+    def reset(self, *archs: str) -> None:
+        """Forget everything; then one device for each of `archs`."""
+        self.library.fake_reset()
+        for arch in archs:
+            name = arch.partition(":")[0]
+            shared = 163_840 if name == "gfx950" else 65_536
+            self.library.fake_device(arch.encode(), MACH.get(name, 0), 304 if name == "gfx942" else 256, shared)
+
+    def fail(self, operation: str, code: int, after: int = 0) -> None:
+        """Let the call of `operation` fail, `after` calls from now."""
+        self.library.fake_fail(operation.encode(), code, after)
+
+    def capture(self, stream: int, on: bool = True) -> None:
+        """Begin or end the capture of a stream."""
+        self.library.fake_capture(stream, int(on))
+
+    def resident(self, blocks: int) -> None:
+        """How many workgroups fit on a compute unit."""
+        self.library.fake_resident(blocks)
+
+    @property
+    def log(self) -> list[str]:
+        """What happened, one line an event."""
+        return self.library.fake_log().decode().splitlines()
+
+
+@pytest.fixture(scope="session")
+def fake_library(tmp_path_factory) -> FakeHip:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler to build the fake libamdhip64 with")
+    out = tmp_path_factory.mktemp("hip") / "libamdhip64.so"
+    source = Path(__file__).with_name("drivers") / "fake_amdhip64.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", out, source], check=True)
+    return FakeHip(out)
+
+
+@pytest.fixture
+def hip(fake_library) -> FakeHip:
+    fake_library.reset("gfx942:sramecc+:xnack-")
+    return fake_library

@@ -102,7 +102,8 @@ def _watch(command: tuple[str, ...], folder: Path, gate: Gate, ready: Ready, *, 
         obstacle = f"events could not be written, so nothing was watched: {folder}: {error.strerror}"
         sys.stderr.write(f"aotkern: {obstacle}\n")
     try:
-        status = Runner(command, watched, ready, divert=divert).run(environment)
+        output = sys.stderr.buffer if divert else sys.stdout.buffer
+        status = Runner(command, watched, ready, output, sys.stderr.buffer).run(environment)
     except OSError as error:
         raise InputError.one("COMMAND", "a program that can be started", f"{command[0]}: {error.strerror}") from error
     return obstacle or (f"the program ended with status {status}" if status else "")

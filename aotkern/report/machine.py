@@ -53,6 +53,7 @@ def build(compilation: Compilation, published: Mapping[Target, Published]) -> JS
         Verdict.FINDINGS if compilation.failures else Verdict.CLEAN,
         bundles=rows,
         failures=[{"key": error.key, "reason": error.reason} for error in compilation.failures],
+        notes=list(compilation.notes),
         compiled=len(compilation.seconds),
         reused=compilation.reused,
         seconds=round(compilation.wall, 3),

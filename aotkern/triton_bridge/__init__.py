@@ -1,5 +1,6 @@
 """The room between Triton programs and aotkern: what watches a running program. Triton is imported by the program only.
 
+surroundings its environment, its rank, its standard error
 sink         where event lines go: a file of one process, or memory
 slots        being heard in a single-slot hook without taking the slot from the program
 imports      acting right after the program has imported a module

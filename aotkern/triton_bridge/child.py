@@ -1,7 +1,6 @@
 """What an injected `sitecustomize` starts in a watched process when Triton is about to be imported.
 
-This is where a watched process learns where to write: from its environment, which is the one thing that spawned
-processes of any kind inherit.
+`environment` is the other end: what the auditing process gives to the program that it runs.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ from aotkern.triton_bridge.gate import Gate, Phases, mark
 from aotkern.triton_bridge.imports import AfterImport
 from aotkern.triton_bridge.session import Session
 from aotkern.triton_bridge.sink import Event, FileSink
+from aotkern.triton_bridge.surroundings import EVENTS, events_folder
 
-EVENTS = "AOTKERN_JIT_EVENTS"
-"""The folder of event files; set by `aotkern audit jit` for the program it runs."""
 GATE_FILE = "gate.json"
 INJECTED = Path(__file__).parent / "inject"
 """The folder that goes in front of PYTHONPATH."""
@@ -44,7 +42,7 @@ def environment(base: Mapping[str, str], folder: Path) -> dict[str, str]:
 
 def mark_phase(phase: str) -> bool:
     """Begin a phase, from inside a watched program; False where the program is not watched."""
-    folder = os.environ.get(EVENTS)
+    folder = events_folder()
     if not folder:
         return False
     mark(Path(folder), phase, "the program")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -45,11 +44,15 @@ class Runner:
         command: The command and its arguments.
         folder: The folder of event files, where phases are marked; None to run without a watch.
         ready: When the phase `serving` begins.
-        divert: Send the program's standard output to our standard error, because a report goes to standard output.
+        output: Where the program's standard output goes.
+        error: Where its standard error goes.
     """
 
-    def __init__(self, command: Sequence[str], folder: Path | None, ready: Ready, *, divert: bool) -> None:
-        self._command, self._folder, self._ready, self._divert = list(command), folder, ready, divert
+    def __init__(
+        self, command: Sequence[str], folder: Path | None, ready: Ready, output: IO[bytes], error: IO[bytes]
+    ) -> None:
+        self._command, self._folder, self._ready = list(command), folder, ready
+        self._output, self._error = output, error
         self._over = threading.Event()
         self._lock, self._marked = threading.Lock(), False
 
@@ -60,14 +63,11 @@ class Runner:
             OSError: The command cannot be started.
         """
         piped = self._ready.pattern is not None
-        out: Any = subprocess.PIPE if piped else sys.stderr if self._divert else None
-        process = subprocess.Popen(
-            self._command, env=dict(environment), stdout=out, stderr=subprocess.PIPE if piped else None
-        )
+        streams: Any = (subprocess.PIPE, subprocess.PIPE) if piped else (self._output, self._error)
+        process = subprocess.Popen(self._command, env=dict(environment), stdout=streams[0], stderr=streams[1])
         helpers = [threading.Thread(target=self._wait_for_ready, daemon=True)]
         if piped:
-            targets = (sys.stderr.buffer if self._divert else sys.stdout.buffer, sys.stderr.buffer)
-            for source, target in zip((process.stdout, process.stderr), targets, strict=True):
+            for source, target in ((process.stdout, self._output), (process.stderr, self._error)):
                 helpers.append(threading.Thread(target=self._forward, args=(source, target), daemon=True))
         for helper in helpers:
             helper.start()

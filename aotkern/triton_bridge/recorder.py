@@ -11,7 +11,6 @@ Nothing here raises, except for the one error that a budget in mode `error` asks
 from __future__ import annotations
 
 import itertools
-import os
 import sys
 import threading
 import time
@@ -24,8 +23,7 @@ from aotkern.errors import UnexpectedCompileError
 from aotkern.triton_bridge.gate import Gate
 from aotkern.triton_bridge.sink import Event, ForkLock, Sink
 from aotkern.triton_bridge.subject import Subject
-
-_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+from aotkern.triton_bridge.surroundings import rank, say
 
 
 @dataclass(eq=False)
@@ -95,7 +93,7 @@ class Recorder:
     def _refuse(self, record: Record, subject: Subject, excess: str) -> None:
         error = UnexpectedCompileError(subject.key, excess, self.gate.nearest(subject))
         if self.gate.budget.mode == "warn":
-            sys.stderr.write(f"aotkern: {error}\n")
+            say(str(error))
             return
         self.end(record, {"outcome": "refused", "error": excess})
         raise error
@@ -161,15 +159,6 @@ class Recorder:
         except Exception as error:  # an observer must not break what it observes
             message = f"{type(error).__name__}: {error}"[:300]
             self.sink.write({"event": "fault", "at": time.time_ns(), "message": message})
-
-
-def rank() -> int | None:
-    """The rank of this process in its job, or None where nothing says one."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and getattr(distributed, "is_initialized", bool)():
-        return int(distributed.get_rank())
-    found = next((os.environ[name] for name in _RANKS if os.environ.get(name, "").isdigit()), None)
-    return None if found is None else int(found)
 
 
 def _asynchronous() -> bool:

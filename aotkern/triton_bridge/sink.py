@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from aotkern.triton_bridge.surroundings import say
+
 FORMAT = "aotkern.jit-events/1"
 """Name and version of the format, in the first line of every file."""
 
@@ -111,4 +113,4 @@ class FileSink:
             )
         except OSError as error:
             self._descriptor = -1
-            sys.stderr.write(f"aotkern: process {self._pid} is not watched: {self._folder}: {error.strerror}\n")
+            say(f"process {self._pid} is not watched: {self._folder}: {error.strerror}")
