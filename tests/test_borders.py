@@ -36,6 +36,7 @@ RUN_TIME = (
     "drivers",
     "loader",
     "emulator",
+    "trust",
 )
 """The rooms that a program needs to load and launch."""
 
