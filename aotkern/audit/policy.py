@@ -130,6 +130,8 @@ class _Reader:
 
     def _reproducible(self, form: Fields) -> ReproducibleStep:
         targets = tuple(self._parsed(form, "targets", text) for text in self._texts(form, "targets"))
+        if form.get("targets") == []:
+            self.problems.append(Problem(f"{form.where}.targets", "at least one target", "none"))
         return ReproducibleStep(self._texts(form, "kernels"), tuple(t for t in targets if t))
 
     def _resources(self, form: Fields) -> ResourcesStep:
@@ -168,9 +170,9 @@ class _Reader:
     def _tables(
         self, form: Fields, name: str, required: tuple[str, ...], optional: tuple[str, ...] = ()
     ) -> tuple[Fields, ...]:
-        value = form.get(name)
-        if value is None:
+        if not form.has(name):
             return ()
+        value = form.get(name)
         prefix = form.where.removeprefix(self.where).removeprefix(": ")
         label = f"{prefix}.{name}" if prefix else name
         if not isinstance(value, list):
