@@ -174,7 +174,7 @@ class Manifest:
         """
         value = loads(data, where)
         named = value if isinstance(value, dict) else {}
-        if named.get("format") != FORMAT or named.get("version") != VERSION:
+        if named.get("format") != FORMAT or repr(named.get("version")) != str(VERSION):
             found = f"{str(named.get('format'))[:40]!r} version {str(named.get('version'))[:20]}"
             raise IntegrityError.one(f"{where}: format", f"{FORMAT!r} version {VERSION}", found)
         problems: list[Problem] = []
@@ -295,13 +295,17 @@ class Manifest:
         for name, row in self.options.items():
             if options_name(row) != name:
                 yield Problem(f"{where}: options {name[:60]}", f"the name {options_name(row)}", "another name")
+        for name in self.options.keys() - {variant.options for variant in self.variants}:
+            yield Problem(f"{where}: options", "a variant with every set of options", f"none with {name[:60]}")
+        for name in self._kernels.keys() - {variant.kernel for variant in self.variants}:
+            yield Problem(f"{where}: kernels", "a variant of every kernel", f"none of {name[:60]}")
 
     def _parsed(self, where: str) -> Iterator[Problem]:
         for entry in self.objects:
             try:
                 target = entry.code.target
             except ProblemsError as error:
-                yield from error.problems
+                yield from error.within(where)
                 continue
             if target != self.target:
                 yield Problem(f"{where}: object {entry.digest.short}", f"code for {self.target}", str(target))
@@ -309,7 +313,7 @@ class Manifest:
             try:
                 key = variant.key
             except ProblemsError as error:
-                yield from error.problems
+                yield from error.within(where)
                 continue
             if key.target != self.target:
                 yield Problem(f"{where}: {variant.text}", f"the target {self.target}", str(key.target))
@@ -347,18 +351,14 @@ def _parameter_json(parameter: Parameter) -> list[Any]:
 
 def _launch_json(launch: Launch) -> dict[str, Any]:
     """Only what differs from the default, so that a line stays readable."""
-    return {
-        item.name: value
-        for item in fields(Launch)
-        if (value := getattr(launch, item.name)) != item.default or item.name in ("shared", "num_warps")
-    }
+    return {item.name: value for item in fields(Launch) if (value := getattr(launch, item.name)) != item.default}
 
 
 _LAUNCH_DEFAULTS = asdict(Launch(shared=0, num_warps=0))
 
 
 def _launch(form: Fields) -> Launch:
-    given = form.subset("launch", tuple(_LAUNCH_DEFAULTS))
+    given = form.subset("launch", tuple(_LAUNCH_DEFAULTS), ("shared", "num_warps"))
     values = {
         name: (given.flag(name) if isinstance(default, bool) else given.count(name, 40))
         for name, default in _LAUNCH_DEFAULTS.items()

@@ -2,8 +2,127 @@
 
 from __future__ import annotations
 
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # One profile for every machine: no deadline, because a slow runner is not a wrong program.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("default")
+
+pytest_plugins = ("making",)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel that Triton compiled: its code object and what Triton says of it."""
+
+    data: bytes
+    shared: int
+    num_warps: int
+
+
+@pytest.fixture(scope="session")
+def compile_kernel(tmp_path_factory) -> Callable[..., Compiled]:
+    """Compile a kernel of `triton_kernels` for a target, once in a session."""
+    triton = pytest.importorskip("triton")
+    import triton_kernels
+    from triton import knobs
+    from triton.backends.compiler import GPUTarget
+
+    from aotkern.target import Target
+
+    made: dict[tuple, Compiled] = {}
+    folder = str(tmp_path_factory.mktemp("triton"))
+
+    def compile_(name: str, target: str, signature: dict, constants: dict | None = None, attrs: dict | None = None):
+        memo = (name, target, str(signature), str(constants), str(attrs))
+        if memo not in made:
+            parsed = Target.parse(target)
+            backend = parsed.backend.value
+            arch = int(parsed.arch) if backend == "cuda" else parsed.arch
+            function = getattr(triton_kernels, name)
+            kinds = {**signature, **dict.fromkeys(constants or {}, "constexpr")}
+            source = triton.compiler.ASTSource(
+                function,
+                {parameter: kinds[parameter] for parameter in function.arg_names},
+                {(function.arg_names.index(key),): value for key, value in (constants or {}).items()},
+                attrs or {},
+            )
+            with knobs.cache.scope(), knobs.language.scope():
+                knobs.cache.dir = folder
+                knobs.language.default_fp_fusion = True
+                found = triton.compile(source, GPUTarget(backend, arch, parsed.limits.wave), {"enable_fp_fusion": True})
+            code = found.asm["hsaco" if backend == "hip" else "cubin"]
+            made[memo] = Compiled(code, found.metadata.shared, found.metadata.num_warps)
+        return made[memo]
+
+    return compile_
+
+
+@pytest.fixture(scope="session")
+def compile_mixed(compile_kernel) -> Callable[[str], Compiled]:
+    """The kernel with a parameter of every width."""
+    signature = {"x": "*fp32", "s": "fp32", "f": "u1", "n": "i64", "m": "i32"}
+    return lambda target: compile_kernel("mixed", target, signature)
+
+
+MACH = {"gfx942": 0x4C, "gfx950": 0x4F}
+
+
+class FakeHip:
+    """The test's own controls over the fake library."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.library = ctypes.CDLL(str(path))
+        self.library.fake_log.restype = ctypes.c_char_p
+        self.library.fake_capture.argtypes = (ctypes.c_size_t, ctypes.c_int)
+
+    def reset(self, *archs: str) -> None:
+        """Forget everything; then one device for each of `archs`."""
+        self.library.fake_reset()
+        for arch in archs:
+            name = arch.partition(":")[0]
+            shared = 163_840 if name == "gfx950" else 65_536
+            self.library.fake_device(arch.encode(), MACH.get(name, 0), 304 if name == "gfx942" else 256, shared)
+
+    def fail(self, operation: str, code: int, after: int = 0) -> None:
+        """Let the call of `operation` fail, `after` calls from now."""
+        self.library.fake_fail(operation.encode(), code, after)
+
+    def capture(self, stream: int, on: bool = True) -> None:
+        """Begin or end the capture of a stream."""
+        self.library.fake_capture(stream, int(on))
+
+    def resident(self, blocks: int) -> None:
+        """How many workgroups fit on a compute unit."""
+        self.library.fake_resident(blocks)
+
+    @property
+    def log(self) -> list[str]:
+        """What happened, one line an event."""
+        return self.library.fake_log().decode().splitlines()
+
+
+@pytest.fixture(scope="session")
+def fake_library(tmp_path_factory) -> FakeHip:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler to build the fake libamdhip64 with")
+    out = tmp_path_factory.mktemp("hip") / "libamdhip64.so"
+    source = Path(__file__).with_name("drivers") / "fake_amdhip64.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", out, source], check=True)
+    return FakeHip(out)
+
+
+@pytest.fixture
+def hip(fake_library) -> FakeHip:
+    fake_library.reset("gfx942:sramecc+:xnack-")
+    return fake_library

@@ -58,7 +58,10 @@ def identity(
     parsed = common.parse_targets(targets)
     if baseline is not None and len(parsed) > 1:
         raise InputError.one("--target", "one target with --baseline", f"{len(parsed)} targets")
-    request = builder.Request(sources.parse(kernels), parsed, common.environment(), jobs)
+    if bundle and baseline and kernels:
+        raise InputError.one("KERNELS", "none, with --bundle and --baseline: nothing is built", " ".join(kernels))
+    found = () if bundle and baseline else sources.parse(kernels)
+    request = builder.Request(found, parsed, common.environment(), jobs)
     started = time.perf_counter()
     with progress.shown("compiling", quiet=as_json) as tell:
         today = [Side.either(Path(bundle))] if bundle else _built(request, "today's sources", tell)

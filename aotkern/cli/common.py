@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from aotkern.audit.findings import Verdict
+from aotkern.errors import ProblemsError
 from aotkern.target import Target
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -68,5 +69,24 @@ def cache_folder() -> Path:
 
 def finish(verdict: Verdict, *, as_json: bool, document: Any, text: str) -> NoReturn:
     """Print one of the two forms and leave with the exit code of the verdict."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False) if as_json else text)
+    emit(json.dumps(document, indent=2, ensure_ascii=False) if as_json else text)
     sys.exit(verdict.exit_code)
+
+
+def emit(content: str | bytes) -> None:
+    """Write to standard output. A reader that has gone (`... | head`) does not change the verdict."""
+    try:
+        click.echo(content, nl=isinstance(content, str))
+    except BrokenPipeError:
+        # Python flushes once more at exit, which must go nowhere instead of failing there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def problems(error: ProblemsError) -> list[dict[str, str]]:
+    """The problems of an error, for a document."""
+    return [{"where": item.where, "expected": item.expected, "found": item.found} for item in error.problems]
+
+
+def refusals(error: ProblemsError) -> str:
+    """The problems of an error, for people: a line each."""
+    return "\n".join(f"REFUSED {problem}" for problem in error.problems)

@@ -186,7 +186,7 @@ class Atomic:
 
 
 def _wrap_up(old: Array, limit: Array) -> Array:
-    return np.where(old >= limit, old.dtype.type(0), old + old.dtype.type(1))
+    return np.asarray(np.where(old >= limit, old.dtype.type(0), old + old.dtype.type(1)))
 
 
 def _wrap_down(old: Array, limit: Array) -> Array:
@@ -247,8 +247,8 @@ def update(region: Region, offsets: Array, atomic: Atomic, data: Array, expected
     old: Array = np.empty(len(offsets), unit)
     left = np.arange(len(offsets))
     while left.size:  # one round for each further lane that meets an address again
-        _, first = np.unique(offsets[left], return_index=True)
-        now = left[np.sort(first)]
+        _, earliest = np.unique(offsets[left], return_index=True)
+        now = left[np.sort(earliest)]
         before = region.read(offsets[now], atomic.size)
         after = np.asarray(atomic.combine(before.view(atomic.dtype), data[now])).view(unit)
         if expected is not None:

@@ -135,7 +135,7 @@ def set_register(instruction: Instruction, operands: Operands) -> Step:
 
 
 def _nothing(_: Instruction, __: Operands) -> Step:
-    return lambda w: None
+    return lambda _: None
 
 
 _WITHOUT_EFFECT = (

@@ -81,7 +81,8 @@ class Format:
         if not clamp:
             beyond = ((1 << self.exponent) - 1) << self.mantissa if self.infinity else nan
             code = np.where(over, beyond, code)
-        code = np.where((code == 0) | (over & (not clamp)), 0, sign) | code if self.fnuz else code | sign
+        unsigned = (code == 0) | (over & (not clamp))  # zero and NaN have one code each in the FNUZ formats
+        code = code | (np.where(unsigned, 0, sign) if self.fnuz else sign)
         return np.where(np.isnan(value), nan, code).astype(U32)
 
     def _step(self, size: Array) -> Array:
@@ -101,11 +102,11 @@ FP4 = Format(2, 1, 1, nan=False)
 
 def bf16_values(bits: Array) -> Array:
     """The float32 values of bf16 codes in the low halves of uint32."""
-    return (bits << U32(16)).view(np.float32)
+    return np.asarray(bits << U32(16)).view(np.float32)
 
 
 def bf16_bits(value: Array) -> Array:
     """float32 as bf16 codes in uint32, rounded to nearest even; a NaN stays a (quiet) NaN."""
     bits = np.ascontiguousarray(value).view(U32)
     rounded = (bits + U32(0x7FFF) + ((bits >> U32(16)) & U32(1))) >> U32(16)
-    return np.where(np.isnan(value), (bits >> U32(16)) | U32(0x40), rounded)
+    return np.asarray(np.where(np.isnan(value), (bits >> U32(16)) | U32(0x40), rounded))

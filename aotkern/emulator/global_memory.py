@@ -308,9 +308,7 @@ def _global_to_lds(transfer: Transfer) -> Bind:
     return bind
 
 
-def _atomic_step(
-    atomic: Atomic, source: int, target: int | None, place: Callable[[Waves], tuple[Array, Mask]]
-) -> Step:
+def _atomic_step(atomic: Atomic, source: int, target: int | None, place: Callable[[Waves], tuple[Array, Mask]]) -> Step:
     words = atomic.size // 4
 
     def data(w: Waves, first: int, mask: Mask) -> Array:

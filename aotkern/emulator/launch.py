@@ -16,7 +16,7 @@ from aotkern.emulator.kernel import Kernel
 from aotkern.emulator.waves import LANES, POISON, Array, Waves
 from aotkern.errors import EmulatorError
 
-# Property bits of the descriptor, with the SGPRs that each brings; those that Triton's code never asks for are refused.
+# Property bits of the descriptor. There is no queue and no scratch buffer here: their registers hold poison.
 _PRIVATE_BUFFER, _DISPATCH, _QUEUE, _KERNARG, _DISPATCH_ID, _SCRATCH_INIT, _PRIVATE_SIZE = range(7)
 _PRELOAD_ENTRY = 256  # a loader that preloads enters so many bytes later, past the code that would load
 
@@ -49,17 +49,20 @@ class Launch:
     @property
     def entry(self) -> int:
         """Where waves start."""
-        skips = self.preload and self.kernel.descriptor.preload & 0x7F
+        skips = self.preload and self.kernel.descriptor.preload_dwords
         return self.kernel.entry + (_PRELOAD_ENTRY if skips else 0)
 
     def start(self, arena: Arena, groups: Array, kernarg: bytes) -> Waves:
         """All waves of some workgroups, `groups` being their `(n, 3)` ids."""
         count = len(groups)
         number = np.arange(count * self.waves)
-        waves = Waves.fresh(arena, number, np.repeat(np.arange(count), self.waves), self.kernel.descriptor.registers)
+        waves = Waves.fresh(
+            arena, number, np.repeat(np.arange(count), self.waves), self.kernel.vgprs + self.kernel.agprs
+        )
         waves.pc = self.entry
         waves.overflow = bool(self.kernel.descriptor.rsrc1 >> 26 & 1)
         self._set_scalars(waves, np.repeat(groups, self.waves, axis=0), kernarg)
+        # Packed work-item ids have y and z in higher bits; they are 0 in the one dimension that Triton launches.
         lane = np.arange(LANES) + LANES * (number % self.waves)[:, None]
         waves.vector[0] = lane
         return waves
@@ -67,9 +70,9 @@ class Launch:
     def _set_scalars(self, waves: Waves, groups: Array, kernarg: bytes) -> None:
         for register, value in enumerate(self._user_scalars(kernarg)):
             waves.scalar[register // 2, :, register % 2] = value
-        register = self.kernel.descriptor.rsrc2 >> 1 & 0x1F
-        for axis in range(3):
-            if self.kernel.descriptor.rsrc2 >> (7 + axis) & 1:
+        register = self.kernel.descriptor.user_sgprs
+        for axis, enabled in enumerate(self.kernel.descriptor.workgroup_ids):
+            if enabled:
                 waves.scalar[register // 2, :, register % 2] = groups[:, axis]
                 register += 1
 
@@ -81,18 +84,18 @@ class Launch:
         values: list[int] = []
         for bit in asked:
             if bit == _PRIVATE_SIZE:
-                values.append(descriptor.scratch)
+                values.append(descriptor.private_bytes)
             elif bit in addresses:
                 values.extend((addresses[bit] & 0xFFFFFFFF, addresses[bit] >> 32))
             elif bit == _DISPATCH_ID:
                 values.extend((0, 0))
             else:
-                raise EmulatorError(f"kernel descriptor asks for user registers of kind {bit}")
-        length, first = descriptor.preload & 0x7F, descriptor.preload >> 7
+                values.extend((POISON,) * (4 if bit == _PRIVATE_BUFFER else 2))
+        length, first = descriptor.preload_dwords, descriptor.preload_offset
         words = struct.unpack_from(f"<{length}I", kernarg.ljust(4 * (first + length), b"\0"), 4 * first)
         values.extend(words if self.preload else (POISON,) * length)
-        if len(values) > descriptor.rsrc2 >> 1 & 0x1F:
-            raise EmulatorError(f"kernel descriptor has {descriptor.rsrc2 >> 1 & 0x1F} user registers for {len(values)}")
+        if len(values) > descriptor.user_sgprs:
+            raise EmulatorError(f"kernel descriptor has {descriptor.user_sgprs} user registers for {len(values)}")
         return values
 
 
@@ -100,13 +103,13 @@ def check_modes(kernel: Kernel) -> None:
     """Refuse a kernel that starts in a mode which is not modelled.
 
     Raises:
-        EmulatorError: It rounds otherwise than to nearest even, or flushes denormals, or packs work-item ids.
+        EmulatorError: It rounds otherwise than to nearest even, or flushes denormals.
     """
     mode = kernel.descriptor.rsrc1 >> 12 & 0xFF
     if mode != 0xF0:
         raise EmulatorError(f"float mode {mode:#x}: only rounding to nearest even with denormals is modelled")
-    if kernel.descriptor.properties >> 10 & 1:
-        raise EmulatorError("waves of 32 lanes")
+    if kernel.descriptor.wave != LANES:
+        raise EmulatorError(f"waves of {kernel.descriptor.wave} lanes")
 
 
 def dispatch_packet(grid: tuple[int, int, int], threads: int, scratch: int, lds: int, kernarg: int) -> bytes:

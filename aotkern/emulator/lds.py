@@ -136,7 +136,7 @@ def transposed(block: Array, width: int) -> Array:
     rows = 8 // width
     whole = np.ascontiguousarray(block.transpose(1, 2, 0)).view(element)
     columns = whole.reshape(count, LANES // 16, rows, 16).swapaxes(2, 3)
-    return np.ascontiguousarray(columns).view(U32).reshape(count, LANES, 2).transpose(2, 0, 1)
+    return np.asarray(np.ascontiguousarray(columns).view(U32).reshape(count, LANES, 2).transpose(2, 0, 1))
 
 
 def _read_transposed(width: int) -> Bind:

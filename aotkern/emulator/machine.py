@@ -99,14 +99,15 @@ def run(
     kernel = Kernel.read(code)
     check_modes(kernel)
     descriptor = kernel.descriptor
-    _check_size(kernel, threads, descriptor.lds + dynamic_lds)
+    lds = descriptor.group_bytes + dynamic_lds
+    _check_size(kernel, threads, lds)
     image = _region("the code object", np.frombuffer(kernel.image, np.uint8), writable=False)
     arguments = _region("the kernel arguments", np.frombuffer(kernarg or bytes(4), np.uint8), writable=False)
-    packed = dispatch_packet(grid, threads, descriptor.scratch, descriptor.lds + dynamic_lds, arguments.address)
+    packed = dispatch_packet(grid, threads, descriptor.private_bytes, lds, arguments.address)
     packet = _region("the dispatch packet", np.frombuffer(packed, np.uint8), writable=False)
     regions = (*(_given(buffer) for buffer in buffers), arguments, image, packet)
     launch = Launch(kernel, grid, threads, arguments, packet, preload)
-    operands = Operands(descriptor.vgprs, descriptor.registers - descriptor.vgprs, arch=kernel.target.arch)
+    operands = Operands(kernel.vgprs, kernel.agprs, arch=kernel.target.arch)
     program = Program(kernel.image, *kernel.text, kernel.target, operands, Code(image.address))
     scheduler = Scheduler(program, wave_order, seed, limit)
     groups = _order(grid, wave_order, seed)
@@ -114,7 +115,7 @@ def run(
     with np.errstate(all="ignore"):
         for first in range(0, len(groups), together):
             batch = groups[first : first + together]
-            arena = _arena(regions, launch, len(batch), descriptor.lds + dynamic_lds)
+            arena = _arena(regions, launch, len(batch), lds)
             scheduler.run(launch.start(arena, batch, kernarg), len(batch))
     return _statistics(program, len(groups), launch.waves)
 
@@ -143,9 +144,7 @@ def _given(buffer: Buffer) -> Region:
 
 def _order(grid: tuple[int, int, int], order: WaveOrder, seed: int) -> npt.NDArray[np.int64]:
     """The ids of all workgroups, `(n, 3)`, x fastest, in the order in which they run."""
-    count = grid[0] * grid[1] * grid[2]
-    flat = np.arange(count)
-    ids = np.stack([flat % max(grid[0], 1), flat // max(grid[0], 1) % max(grid[1], 1), flat // max(grid[0] * grid[1], 1)], 1)
+    ids = np.indices(grid[::-1]).reshape(3, -1)[::-1].T
     if order == "reverse":
         return ids[::-1]
     return np.random.default_rng(seed).permutation(ids) if order == "random" else ids
@@ -154,7 +153,7 @@ def _order(grid: tuple[int, int, int], order: WaveOrder, seed: int) -> npt.NDArr
 def _arena(regions: tuple[Region, ...], launch: Launch, groups: int, lds: int) -> Arena:
     """Fresh LDS and scratch, poisoned."""
     lds_stride = -(-max(lds, 1) // 16) * 16
-    scratch = launch.kernel.descriptor.scratch
+    scratch = launch.kernel.descriptor.private_bytes
     scratch_stride = -(-scratch // 16) * 16
     sizes = {"LDS": groups * lds_stride, "scratch": groups * launch.threads * scratch_stride}
     made = {

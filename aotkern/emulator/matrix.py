@@ -51,7 +51,7 @@ def _words(bits: Array, convert: Callable[[Array], Array]) -> Array:
 def _bytes(table: Array) -> Unpack:
     def unpack(bits: Array) -> Array:
         four = np.stack([bits >> U32(at) & U32(0xFF) for at in (0, 8, 16, 24)], axis=1)
-        return table[four].reshape(-1, *bits.shape[1:])
+        return np.asarray(table[four].reshape(-1, *bits.shape[1:]))
 
     return unpack
 
@@ -75,7 +75,7 @@ def _bit_fields(table: Array, width: int) -> Unpack:
 
 def _shortened(bits: Array) -> Array:
     """xf32: a float32 of which 10 bits of mantissa count; rounded to nearest, ties away from zero."""
-    return ((bits + U32(1 << 12)) & U32(0xFFFFE000)).view(F32).astype(F64)
+    return np.asarray(((bits + U32(1 << 12)) & U32(0xFFFFE000)).view(F32).astype(F64))
 
 
 def _unpacker(name: str, arch: str) -> Unpack:
@@ -103,7 +103,7 @@ def as_matrix(values: Array, shape: Shape) -> Array:
     """`(values a lane, waves, 64)` as `(waves, rows, depth)`."""
     count = values.shape[1]
     apart = values.reshape(shape.per_lane, count, shape.slices, shape.rows)
-    return apart.transpose(1, 3, 2, 0).reshape(count, shape.rows, shape.depth)
+    return np.asarray(apart.transpose(1, 3, 2, 0).reshape(count, shape.rows, shape.depth))
 
 
 def result_rows(rows: int) -> Array:
@@ -249,7 +249,8 @@ def double(instruction: Instruction, operands: Operands) -> Step:
     unpack = _unpacker("f64", operands.arch)
 
     def step(w: Waves) -> None:
-        product = np.matmul(as_matrix(unpack(w.vector[a]), shape), as_matrix(unpack(w.vector[b]), shape).transpose(0, 2, 1))
+        first, second = (as_matrix(unpack(w.vector[which]), shape) for which in (a, b))
+        product = np.matmul(first, second.transpose(0, 2, 1))
         values = product[:, rows, columns].transpose(1, 0, 2)
         if third is not None:
             old = np.ascontiguousarray(w.vector[third].reshape(4, 2, w.count, LANES).transpose(0, 2, 3, 1)).view(F64)

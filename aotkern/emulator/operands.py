@@ -181,7 +181,7 @@ class Operands:
         return found.first
 
     def scalar(self, text: str, count: int = 1) -> int:
-        """The number of a scalar operand's first register; it must have `count` of them, pairs beginning at even ones."""
+        """The number of a scalar operand's first register; it must have `count` of them, pairs even."""
         found = self.resolve(text)
         if not isinstance(found, Register) or found.file != "s" or found.count != count:
             raise OperandError(f"expected {count} scalar registers, found {text}")

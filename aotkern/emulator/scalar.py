@@ -138,7 +138,7 @@ def _field(signed: bool, width: int) -> Callable[[Array, Array], Array]:
             up = 64 - start - size
             return np.where(size == 0, 0, (wide << np.minimum(up, 63)) >> np.minimum(64 - size, 63)).astype(value.dtype)
         wide_mask = np.where(size >= 64, ~U64(0), (U64(1) << np.minimum(size, 63).astype(U64)) - U64(1))
-        return ((value.astype(U64) >> start.astype(U64)) & wide_mask).astype(value.dtype)
+        return np.asarray(((value.astype(U64) >> start.astype(U64)) & wide_mask).astype(value.dtype))
 
     return run
 
@@ -310,8 +310,8 @@ def _comparisons() -> dict[str, Bind]:
     table: dict[str, Bind] = {}
     for name, function in orders.items():
         for kind in ("i32", "u32"):
-            table[f"s_cmp_{name}_{kind}"] = _compared(kind, function)  # type: ignore[arg-type]
-            table[f"s_cmpk_{name}_{kind}"] = _compared(kind, function, short=True)  # type: ignore[arg-type]
+            table[f"s_cmp_{name}_{kind}"] = _compared(kind, function)
+            table[f"s_cmpk_{name}_{kind}"] = _compared(kind, function, short=True)
     table["s_cmp_eq_u64"] = _compared("u64", np.equal)
     table["s_cmp_lg_u64"] = _compared("u64", np.not_equal)
     table["s_bitcmp0_b32"] = _compared("u32", _tested(0))

@@ -54,7 +54,8 @@ class Scheduler:
             if not self._ready:
                 self._release()
         if self._waiting:
-            raise EmulatorError("waves wait at a barrier that others of their workgroup never reach", self._waiting[0].pc)
+            place = self._waiting[0].pc
+            raise EmulatorError("waves wait at a barrier that others of their workgroup never reach", place)
 
     def _enter(self, parts: list[Waves]) -> None:
         """Make waves ready, with the rank by which they take turns."""

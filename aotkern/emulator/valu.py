@@ -31,7 +31,8 @@ Step = Callable[[Waves], None]
 Function = Callable[..., Any]
 Bind = Callable[[Instruction, Operands], Step]
 
-_SELECTS = {"BYTE_0": (0, 8), "BYTE_1": (8, 8), "BYTE_2": (16, 8), "BYTE_3": (24, 8), "WORD_0": (0, 16), "WORD_1": (16, 16)}
+_SELECTS = {"BYTE_0": (0, 8), "BYTE_1": (8, 8), "BYTE_2": (16, 8), "BYTE_3": (24, 8), "WORD_0": (0, 16)}
+_SELECTS["WORD_1"] = (16, 16)
 _OMOD = {"2": 2.0, "4": 4.0}
 _RANGES = {"u32": (0, 2**32 - 1), "i32": (-(2**31), 2**31 - 1), "u16": (0, 2**16 - 1), "i16": (-(2**15), 2**15 - 1)}
 _DPP_ROWS = ("row_shl", "row_shr", "row_ror", "wave_shl", "wave_shr", "wave_rol", "wave_ror", "row_bcast")
@@ -289,8 +290,8 @@ def _finish(alu: Alu, instruction: Instruction) -> Callable[[Array], Array] | No
         return (lambda value: value) if partial else None
     if alu.result not in ("f32", "f16", "f64"):
         raise OperandError(f"output modifier on a result of kind {alu.result}")
-    scale = DTYPES[alu.result](1.0 if factor is None else factor)  # type: ignore[call-arg]
-    zero, one = DTYPES[alu.result](0), DTYPES[alu.result](1)  # type: ignore[call-arg]
+    scale = DTYPES[alu.result](1.0 if factor is None else factor)
+    zero, one = DTYPES[alu.result](0), DTYPES[alu.result](1)
 
     def finish(value: Array) -> Array:
         value = value * scale

@@ -123,7 +123,7 @@ def _all() -> dict[str, Bind]:
             for name, compare in compares.items():
                 table[f"{prefix}_{name}_{kind}"] = _comparison(kind, kind, compare, also_exec=also_exec)
         for kind in ("f16", "f32", "f64"):
-            table[f"{prefix}_class_{kind}"] = _comparison(kind, "u32", classes, also_exec=also_exec)  # type: ignore[arg-type]
+            table[f"{prefix}_class_{kind}"] = _comparison(kind, "u32", classes, also_exec=also_exec)
     return table
 
 

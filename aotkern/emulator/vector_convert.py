@@ -22,8 +22,8 @@ F16, F32, F64, U32 = np.float16, np.float32, np.float64, np.uint32
 
 def small_format(arch: str, name: str) -> Format:
     """What `fp8` or `bf8` means in the mnemonics of an architecture."""
-    ocp = arch != "gfx942"
-    return {("fp8", True): OCP_FP8, ("bf8", True): OCP_BF8, ("fp8", False): FNUZ_FP8, ("bf8", False): FNUZ_BF8}[name, ocp]
+    formats = {"fp8": FNUZ_FP8, "bf8": FNUZ_BF8} if arch == "gfx942" else {"fp8": OCP_FP8, "bf8": OCP_BF8}
+    return formats[name]
 
 
 def _to_integer(low: int, high: int, dtype: type[np.integer[Any]]) -> Callable[[Array], Array]:
@@ -90,9 +90,10 @@ def _from_small(name: str, *, two: bool) -> Bind:
 
         def step(w: Waves) -> None:
             codes = fetch(w)
+            high = table[(codes >> U32(8)) & U32(0xFF)]  # before the source may be overwritten
             w.write(target, table[codes & U32(0xFF)].view(U32))
             if two:
-                w.write(target + 1, table[(codes >> U32(8)) & U32(0xFF)].view(U32))
+                w.write(target + 1, high.view(U32))
 
         return step
 
@@ -130,7 +131,7 @@ def _insert(w: Waves, target: int, halfword: Array, shift: int) -> None:
 
 def _scale(bits: Array) -> Array:
     """The scale of a scaled conversion: a power of two, of which only the exponent counts."""
-    return np.exp2(((bits >> U32(23)) & U32(0xFF)).astype(F64) - 127.0)
+    return np.asarray(np.exp2(((bits >> U32(23)) & U32(0xFF)).astype(F64) - 127.0))
 
 
 def _scaled_from_small(name: str, result: str) -> Bind:

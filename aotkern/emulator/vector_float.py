@@ -103,8 +103,8 @@ def middle(a: Array, b: Array, c: Array) -> Array:
 def _exponent(value: Array) -> Array:
     """The biased exponent field."""
     if value.dtype == F64:
-        return ((value.view(U64) >> U64(52)) & U64(0x7FF)).astype(I64)
-    return ((value.view(U32) >> U32(23)) & U32(0xFF)).astype(I64)
+        return np.asarray(((value.view(U64) >> U64(52)) & U64(0x7FF)).astype(I64))
+    return np.asarray(((value.view(U32) >> U32(23)) & U32(0xFF)).astype(I64))
 
 
 def _mantissa(value: Array) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aotkern.emulator.disassembler import Instruction
-from aotkern.emulator.operands import Operands, full
+from aotkern.emulator.operands import Kind, Operands, full
 from aotkern.emulator.valu import Alu, Bind, Function, Step, bind_alu, pure, saturating
 from aotkern.emulator.waves import Array, Mask, Waves
 
@@ -33,7 +33,7 @@ def moved(value: Array, *, out: Array, where: Mask) -> None:
 def reversed_bits(value: Array) -> Array:
     """Bit 31 becomes bit 0, and so on."""
     flipped = _FLIPPED[np.ascontiguousarray(value).reshape(-1).view(np.uint8)]
-    return flipped.view(U32).byteswap().reshape(value.shape)
+    return np.asarray(flipped.view(U32).byteswap().reshape(value.shape))
 
 
 def highest_bit(value: Array) -> Array:
@@ -63,21 +63,21 @@ def ones(value: Array, base: Array) -> Array:
 
 
 def _high_unsigned(a: Array, b: Array) -> Array:
-    return ((a.astype(U64) * b.astype(U64)) >> U64(32)).astype(U32)
+    return np.asarray(((a.astype(U64) * b.astype(U64)) >> U64(32)).astype(U32))
 
 
 def _high_signed(a: Array, b: Array) -> Array:
-    return ((a.astype(I64) * b.astype(I64)) >> I64(32)).astype(I32)
+    return np.asarray(((a.astype(I64) * b.astype(I64)) >> I64(32)).astype(I32))
 
 
 def _field_unsigned(value: Array, start: Array, width: Array) -> Array:
-    return (value >> start) & ((U64(1) << width.astype(U64)) - U64(1)).astype(U32)
+    return np.asarray((value >> start) & ((U64(1) << width.astype(U64)) - U64(1)).astype(U32))
 
 
 def _field_signed(value: Array, start: Array, width: Array) -> Array:
     up = np.where(width == 0, U32(0), U32(32) - width).astype(I64)
     low = (value >> start.astype(I32)).astype(I64) << (up + I64(32))
-    return np.where(width == 0, I32(0), (low >> (up + I64(32))).astype(I32))
+    return np.asarray(np.where(width == 0, I32(0), (low >> (up + I64(32))).astype(I32)))
 
 
 def _merged_bits(mask: Array, a: Array, b: Array) -> Array:
@@ -86,7 +86,7 @@ def _merged_bits(mask: Array, a: Array, b: Array) -> Array:
 
 def _aligned(high: Array, low: Array, shift: Array) -> Array:
     joined = (high.astype(U64) << U64(32)) | low.astype(U64)
-    return (joined >> shift.astype(U64)).astype(U32)
+    return np.asarray((joined >> shift.astype(U64)).astype(U32))
 
 
 def _aligned_bytes(high: Array, low: Array, shift: Array) -> Array:
@@ -216,7 +216,8 @@ def _saturated_packs() -> dict[str, Bind]:
     }
 
 
-_UU, _UUU = ("u32", "u32"), ("u32", "u32", "u32")
+_UU: tuple[Kind, ...] = ("u32", "u32")
+_UUU: tuple[Kind, ...] = ("u32", "u32", "u32")
 
 INTEGER: dict[str, Bind] = {
     **_saturated_packs(),

@@ -68,11 +68,14 @@ def _packed_f32(operation: Operation) -> Bind:
 
 
 def _move_pair(instruction: Instruction, operands: Operands) -> Step:
-    """`v_pk_mov_b32`: the lower result is a half of the first source, the upper one a half of the second."""
+    """`v_pk_mov_b32`: the lower result is a half of the first source, the upper one a half of the second.
+
+    Both halves are named by `op_sel`, one entry a source: a plain copy of a pair reads `op_sel:[0,1]`.
+    """
     target = operands.vector(instruction.operands[0], 2)
-    select, select_high, *_ = _halves(instruction, 2)
+    select = _halves(instruction, 2)[0]
     low = _pair_half(operands, instruction.operands[1], select[0], negate=False)
-    high = _pair_half(operands, instruction.operands[2], select_high[1], negate=False)
+    high = _pair_half(operands, instruction.operands[2], select[1], negate=False)
 
     def step(w: Waves) -> None:
         first, second = np.copy(low(w)), np.copy(high(w))
@@ -91,7 +94,7 @@ def _word(whole: Fetch, half: int, *, negate: bool, real: bool, signed: bool) ->
         if real:
             value = bits.astype(np.uint16).view(F16)
             return np.asarray(np.negative(value) if negate else value)
-        return bits.astype(np.uint16).view(np.int16).astype(np.int32) if signed else bits
+        return np.asarray(bits.astype(np.uint16).view(np.int16).astype(np.int32) if signed else bits)
 
     return fetch
 
@@ -163,7 +166,7 @@ def _f16_pair(bits: Array) -> tuple[Array, ...]:
 
 
 def _signed_bytes(bits: Array) -> tuple[Array, ...]:
-    return tuple(((bits >> U32(at)) & U32(0xFF)).astype(np.uint8).view(np.int8).astype(np.int64) for at in (0, 8, 16, 24))
+    return tuple(value.astype(np.uint8).view(np.int8).astype(np.int64) for value in _plain_bytes(bits))
 
 
 def _plain_bytes(bits: Array) -> tuple[Array, ...]:

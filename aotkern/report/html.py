@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from importlib import resources
-from typing import Any
 
 from aotkern.audit.gate import GateReport
 from aotkern.errors import MissingToolError
@@ -35,18 +33,14 @@ def render_page(page: Page) -> str:
         import jinja2  # noqa: PLC0415 - an optional extra
     except ImportError:
         raise MissingToolError("jinja2", "for an HTML report", "pip install 'aotkern[report]'") from None
-    style, script = _asset("page.css"), _asset("page.js")
+    loader = jinja2.PackageLoader("aotkern.report", "assets")
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    style, script = (loader.get_source(environment, name)[0] for name in ("page.css", "page.js"))
     environment.globals.update(symbol=SYMBOLS.__getitem__, percent=_percent, number_names=_number_names(page))
-    template = environment.from_string(_asset("page.html.j2"))
     policy = f"default-src 'none'; style-src '{_source(style)}'; script-src '{_source(script)}'; base-uri 'none'"
-    return template.render(page=page, style=style, script=script, policy=policy)
-
-
-def _asset(name: str) -> str:
-    return (resources.files("aotkern.report") / "assets" / name).read_text("utf-8")
+    return environment.get_template("page.html.j2").render(page=page, style=style, script=script, policy=policy)
 
 
 def _source(text: str) -> str:
@@ -58,7 +52,4 @@ def _percent(part: float, whole: float) -> str:
 
 
 def _number_names(page: Page) -> tuple[str, ...]:
-    names: dict[str, Any] = {}
-    for row in page.variants:
-        names.update(row.numbers)
-    return tuple(names)
+    return tuple(dict.fromkeys(name for row in page.variants for name in row.numbers))

@@ -55,6 +55,7 @@ def build(compilation: Compilation, published: Mapping[Target, Published]) -> JS
         Verdict.FINDINGS if compilation.failures else Verdict.CLEAN,
         bundles=rows,
         failures=[{"key": error.key, "reason": error.reason} for error in compilation.failures],
+        notes=list(compilation.notes),
         compiled=len(compilation.seconds),
         reused=compilation.reused,
         seconds=round(compilation.wall, 3),
@@ -141,6 +142,7 @@ def _step(step: StepResult) -> JSON:
         "verdict": str(step.verdict),
         "seconds": round(step.seconds, 3),
         "message": step.message,
+        "place": step.place,
         "findings": findings(step.findings),
         "report": None if step.report is None else audited(step.report),
     }

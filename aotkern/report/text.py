@@ -63,8 +63,10 @@ def build(compilation: Compilation, published: Mapping[Target, Published]) -> st
         f"{len(compilation.seconds)} compiled, {compilation.reused} from the store, "
         f"{len(compilation.failures)} failed; {compilation.wall:.1f} s, of which {spent:.1f} s compiling"
     )
+    notes = list(compilation.notes)
     if compilation.store_problem:
-        parts.append(f"note: the local store could not be written ({compilation.store_problem})")
+        notes.append(f"the local store could not be written ({compilation.store_problem})")
+    parts += [_limited([f"note: {note}" for note in notes], "notes")] if notes else []
     return "\n\n".join(parts)
 
 

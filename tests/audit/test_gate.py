@@ -18,7 +18,7 @@ from aotkern.audit.findings import Verdict
 from aotkern.audit.policy import IdentityStep, Policy, ReproducibleStep, ResourcesStep
 from aotkern.audit.resources import Rule
 from aotkern.bundle import Bundle
-from aotkern.cli.main import aotkern
+from aotkern.cli.commands import aotkern
 from aotkern.manifest import Manifest
 from aotkern.target import Target
 

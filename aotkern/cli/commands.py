@@ -14,6 +14,8 @@ COMMANDS = {
     "manifest": ("aotkern.cli.inspect:manifest", "Print the manifest of a bundle."),
     "diff": ("aotkern.cli.inspect:diff", "Compare two bundles or manifests variant by variant."),
     "audit": ("aotkern.cli.gate:audit", "Prove things about kernels and bundles before a release."),
+    "keygen": ("aotkern.cli.trust:keygen", "Make a key for signing bundles."),
+    "sign": ("aotkern.cli.trust:sign", "Sign a bundle, with what the audits said of it."),
     "cache": ("aotkern.cli.cache:cache", "Show or clear the local store of compiled variants."),
 }
 
