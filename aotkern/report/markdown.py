@@ -55,7 +55,12 @@ def _head(page: Page) -> Iterator[str]:
     yield "|---|---|---|---|"
     for section in page.sections[:_SHOWN]:
         message = _short(section.message, 300)
-        row = (_SIGNS[section.tone], section.title, _cell(code(_short(section.subject, 120))), prose(message))
+        row = (
+            _SIGNS[section.tone],
+            prose(_short(section.title, 60)),
+            _cell(code(_short(section.subject, 120))),
+            prose(message),
+        )
         yield f"| {' | '.join(row)} |"
     if len(page.sections) > _SHOWN:
         yield f"| | {len(page.sections) - _SHOWN} more | | |"
@@ -143,7 +148,7 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[st
 
 def _folded(title: str, lines: Iterable[str]) -> str:
     body = "\n".join(lines)
-    return f"<details><summary>{_html(_short(title, 300))}</summary>\n\n{body}\n\n</details>"
+    return f"<details><summary>{_flat(_short(title, 300)).translate(_HTML)}</summary>\n\n{body}\n\n</details>"
 
 
 def code(text: str) -> str:
@@ -156,11 +161,11 @@ def code(text: str) -> str:
 
 def prose(text: str) -> str:
     """A text whose marks are escaped: it reads as it is, and mentions nobody."""
-    return _MARKS.sub(r"\\\1", _html(_flat(text))).replace("@", "@<!-- -->")
+    return _MARKS.sub(r"\\\1", _flat(text)).translate(_HTML)
 
 
-def _html(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+# The empty comment parts a sign from the name after it, so that nobody is called.
+_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@<!-- -->"})
 
 
 def _cell(text: str) -> str:
