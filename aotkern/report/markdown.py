@@ -55,12 +55,8 @@ def _head(page: Page) -> Iterator[str]:
     yield "|---|---|---|---|"
     for section in page.sections[:_SHOWN]:
         message = _short(section.message, 300)
-        row = (
-            _SIGNS[section.tone],
-            prose(_short(section.title, 60)),
-            _cell(code(_short(section.subject, 120))),
-            prose(message),
-        )
+        title, subject = prose(_short(section.title, 60)), _cell(code(_short(section.subject, 120)))
+        row = (_SIGNS[section.tone], title, subject, prose(message))
         yield f"| {' | '.join(row)} |"
     if len(page.sections) > _SHOWN:
         yield f"| | {len(page.sections) - _SHOWN} more | | |"

@@ -53,7 +53,10 @@ def test_hostile_names_stay_names():
     assert tags == {"<details>", "</details>", "<summary>", "</summary>", "<!-- -->"}
     shown = [token.content for token in found if token.type in ("text", "html_block", "html_inline")]
     assert not [text for text in shown if re.search("@(?!<!-- -->)", text) and not text.endswith("@")]
-    assert "http://" not in "".join(shown)
+
+
+def test_addresses_in_running_text_become_no_links():
+    assert markdown.prose("see http://a.example and www.b.example") == r"see http\://a.example and www\.b.example"
 
 
 @pytest.mark.parametrize("text", ["a`b", "``", "`a`", "a\nb", "", "a``b`c"])
