@@ -198,3 +198,24 @@ class DriverError(AotkernError):
 
     def __reduce__(self) -> tuple[type[DriverError], tuple[str, str, int, str, str, str]]:
         return type(self), (self.driver, self.operation, self.code, self.name, self.context, self.advice)
+
+
+class UnexpectedCompileError(AotkernError):
+    """A program was about to compile where its budget allows no compile: build the variant, or warm it up.
+
+    Raised before anything is compiled.
+
+    Attributes:
+        key: Text of the variant's key.
+        excess: Which budget is exceeded, in words.
+        nearest: The nearest prebuilt variant and what differs from it; empty when none is known.
+    """
+
+    def __init__(self, key: str, excess: str, nearest: str) -> None:
+        self.key, self.excess, self.nearest = key, excess, nearest
+        super().__init__(f"unexpected compile of {key}: {excess}" + (f"\n{nearest}" if nearest else ""))
+
+    def __reduce__(self) -> tuple[type[UnexpectedCompileError], tuple[str, str, str]]:
+        return type(self), (self.key, self.excess, self.nearest)
+
+
