@@ -15,6 +15,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -49,6 +50,7 @@ class FakeRegistry:
         blobs, manifests: Content, by digest; `tags` point to manifests.
         login: "", "basic" or "bearer": what a request must have.
         ranges: Whether ranges are honoured.
+        chunked: Whether bodies come in chunks, without their length.
         cut: Bytes after which the answer to a blob ends, for so many answers.
         tamper: Changes a body on its way out: (path, body) -> body.
         headers: Further headers of every answer.
@@ -61,6 +63,7 @@ class FakeRegistry:
         self.tags: dict[str, str] = {}
         self.login = ""
         self.ranges = True
+        self.chunked = False
         self.cut: list[int] = []
         self.status: list[int] = []
         self.tamper: Callable[[str, bytes], bytes] = lambda _path, body: body
@@ -94,10 +97,15 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self, status: int, body: bytes = b"", **headers: str) -> None:
         self.send_response(status)
-        values = {"Content-Length": str(len(body)), **{k.replace("_", "-"): v for k, v in headers.items()}}
+        chunked = self.registry.chunked and bool(body)
+        length = {"Transfer-Encoding": "chunked"} if chunked else {"Content-Length": str(len(body))}
+        values = {**length, **{k.replace("_", "-"): v for k, v in headers.items()}}
         for name, value in {**values, **self.registry.headers}.items():
             self.send_header(name, value)
         self.end_headers()
+        if chunked:
+            parts = [body[at_ : at_ + 100] for at_ in range(0, len(body), 100)]
+            body = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in [*parts, b""])
         if self.command != "HEAD":
             self.wfile.write(body)
 
@@ -180,12 +188,21 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_PUT = handle_request
 
 
+class Server(ThreadingHTTPServer):
+    """Says nothing when a client goes away in the middle, which is what some tests are about."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 @contextlib.contextmanager
 def fake() -> Iterator[tuple[FakeRegistry, str]]:
     """A fake registry and its host with port."""
     registry = FakeRegistry()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"registry": registry}))
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), type("Bound", (Handler,), {"registry": registry}))
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:

@@ -101,6 +101,21 @@ def test_a_damaged_bundle_is_a_finding_and_stays_unsigned(folder: Path) -> None:
     assert not (folder / f"{BUNDLE}.sig").exists()
 
 
+def test_without_the_library_only_signatures_are_out_of_reach(folder: Path) -> None:
+    start = "import sys; sys.modules['cryptography'] = None; from aotkern.cli import main; main()"
+    aotkern(folder, "sign", BUNDLE, "--key", "one.pem")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", start, *arguments]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+    assert run("verify", BUNDLE).returncode == 0
+    for arguments in (("verify", BUNDLE, "--require-signature", "trust.toml"), ("keygen", "new.pem")):
+        done = run(*arguments)
+        assert (done.returncode, "pip install 'aotkern[signing]'" in done.stderr) == (2, True)
+    assert not (folder / "new.pem").exists()
+
+
 def test_keys_are_private_and_never_overwritten(folder: Path) -> None:
     private, public = folder / "one.pem", folder / "one.pem.pub"
     assert (private.stat().st_mode & 0o777, public.stat().st_mode & 0o777) == (0o600, 0o644)

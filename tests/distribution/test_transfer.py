@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -135,6 +137,11 @@ def test_what_is_in_place_is_not_fetched_again(
     assert (again.changed, again.digest) == (False, first.digest)
     assert not served.asked("GET", f"/blobs/{first.digest}")
     assert (first.path.stat().st_mtime_ns, first.path.stat().st_ino) == (stamp.st_mtime_ns, stamp.st_ino)
+
+
+def test_answers_in_chunks_of_unknown_total(served: FakeRegistry, pulled: Callable[..., Pulled]) -> None:
+    served.chunked = True
+    assert pulled().changed
 
 
 # Interrupted downloads.
@@ -292,3 +299,58 @@ def test_a_folder_that_cannot_be_made_is_named(
     outgoing.into.write_bytes(b"a file")
     with pytest.raises(InputError, match="a folder that can be made"):
         pulled()
+
+
+# Locks, limits and full disks.
+
+HOLD = """
+import fcntl, sys, time
+part = open(sys.argv[1], "ab")
+fcntl.flock(part, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+def holder(part: Path) -> subprocess.Popen[bytes]:
+    """Another process that has the lock of a part."""
+    part.parent.mkdir(exist_ok=True)
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(part)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"held\n"
+    return process
+
+
+def test_whoever_holds_a_part_is_waited_for_and_a_dead_one_is_not(
+    served: FakeRegistry, pulled: Callable[..., Pulled], outgoing: Outgoing
+) -> None:
+    digest = Digest.of(outgoing.path().read_bytes())
+    process = holder(outgoing.into / f".pack.gfx942.aotk.{digest.short}.part")
+    done: list[Pulled] = []
+    thread = threading.Thread(target=lambda: done.append(pulled()))
+    thread.start()
+    thread.join(0.3)
+    assert (thread.is_alive(), done) == (True, [])
+    process.kill()
+    thread.join(60)
+    process.wait()
+    assert [item.digest for item in done] == [digest]
+    assert names(outgoing.into) == ["pack.gfx942.aotk", "pack.gfx942.aotk.sig"]
+
+
+def test_a_disk_that_takes_no_more(served: FakeRegistry, fake: tuple[object, str], outgoing: Outgoing) -> None:
+    """The limit on file sizes stands in for a full disk: writing fails in the middle."""
+    code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100));from aotkern.cli import main; main()"
+    pull_it = (
+        "pull",
+        f"{fake[1]}/team/pack:v1",
+        "-t",
+        "gfx942",
+        "-o",
+        str(outgoing.into),
+        "--unsigned",
+        "--plain-http",
+    )
+    done = subprocess.run([sys.executable, "-c", code, *pull_it], capture_output=True, text=True, check=False)
+    assert (done.returncode, "File too large" in done.stderr) == (2, True), done.stderr
+    assert [name for name in names(outgoing.into) if not name.endswith(".part")] == []
