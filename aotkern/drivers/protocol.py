@@ -121,6 +121,10 @@ class Driver(Protocol):
     def reads_host(self) -> bool:
         """Whether kernels run by it can read ordinary host memory."""
 
+    @property
+    def library(self) -> str:
+        """The shared library that it calls; empty for a driver that needs none."""
+
     def devices(self) -> tuple[Device, ...]:
         """The devices of this machine."""
 
