@@ -45,6 +45,7 @@ class NullDriver:
     name = "null"
     backend: Backend | None = None
     reads_host = True
+    library = ""
 
     def devices(self) -> tuple[Device, ...]:
         """One device for each target."""

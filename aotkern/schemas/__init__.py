@@ -17,6 +17,7 @@ KINDS = (
     "build",
     "cache",
     "contents",
+    "doctor",
     "gate",
     "identity",
     "manifest",
