@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from aotkern.drivers.protocol import Device, Entry, Function, Launch
 from aotkern.emulator import Buffer, Statistics, WaveOrder, run
-from aotkern.errors import InputError
+from aotkern.errors import DriverError, InputError
 from aotkern.target import Backend, Target
 
 TARGETS = ("gfx942", "gfx950")
@@ -43,6 +43,7 @@ class EmulatorDriver:
     _memory: dict[int, ctypes.Array[ctypes.c_uint8]] = field(default_factory=dict)
 
     name = "emulator"
+    library = ""
     backend: Backend | None = Backend.HIP
     reads_host = True
 
@@ -122,6 +123,10 @@ class EmulatorDriver:
     def entry(self, device: int) -> Entry | None:
         """None: the C extension has nothing to call."""
         return None
+
+    def launch_error(self, code: int, function: Function) -> DriverError:
+        """Never asked for, since there is no entry."""
+        return DriverError(self.name, "launch", code, "unknown", function.symbol, "")
 
 
 def _buffers(pieces: Sequence[tuple[int, int]]) -> list[Buffer]:
