@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -48,10 +49,10 @@ print(json.dumps({"touched": touched, "launches": bundle.counters().launches, "m
 """
 
 
-def serve(path: Path, *, user: int | None = None, **changes: str) -> dict:
+def serve(path: Path, *, user: int | None = None, interpreter: str = sys.executable, **changes: str) -> dict:
     """Serve from a bundle in a bare process; what it says of itself."""
     environment = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "PATH": "/nonexistent", **changes}
-    command = [sys.executable, "-c", PROGRAM, str(path)]
+    command = [interpreter, "-c", PROGRAM, str(path)]
     done = subprocess.run(
         command, capture_output=True, text=True, env=environment, cwd="/", user=user, group=user, check=False
     )
@@ -79,26 +80,35 @@ def test_serving_writes_nothing_and_needs_no_home_and_no_compiler(bundle, home):
     assert said["missed"].startswith("scale: no prebuilt variant fits this call\nnearest: scale[hip:gfx942](")
 
 
-def nobody_can_read(path: Path) -> bool:
-    """Whether an unprivileged user reaches the interpreter, the sources and the bundle."""
-    probe = [sys.executable, "-c", f"import aotkern, zstandard; open({str(path)!r}).close()"]
-    environment = {"PYTHONPATH": str(ROOT)}
-    try:
-        done = subprocess.run(
-            probe, user=65534, group=65534, cwd="/", env=environment, capture_output=True, check=False
-        )
-    except PermissionError:
-        return False
-    return done.returncode == 0
+NOBODY = 65534
+SITE = sysconfig.get_paths()["purelib"]
+
+
+def interpreter_for_nobody(path: Path) -> str | None:
+    """An interpreter with which an unprivileged user reaches the sources, their dependencies and the bundle."""
+    probe = f"import aotkern, zstandard; open({str(path)!r}).close()"
+    for interpreter in (sys.executable, shutil.which("python3", path="/usr/bin:/bin") or ""):
+        environment = {"PYTHONPATH": f"{ROOT}:{SITE}"}
+        try:
+            command = [interpreter, "-c", probe]
+            done = subprocess.run(
+                command, user=NOBODY, group=NOBODY, cwd="/", env=environment, capture_output=True, check=False
+            )
+        except (PermissionError, FileNotFoundError):
+            continue
+        if done.returncode == 0:
+            return interpreter
+    return None
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_unprivileged_user(bundle):
     for parent in bundle.parents[:4]:
         parent.chmod(parent.stat().st_mode | 0o055)
-    if not nobody_can_read(bundle):
+    interpreter = interpreter_for_nobody(bundle)
+    if interpreter is None:
         pytest.skip("the interpreter or the sources are in a folder that only root can enter")
-    said = serve(bundle, user=65534)
+    said = serve(bundle, user=NOBODY, interpreter=interpreter, PYTHONPATH=f"{ROOT}:{SITE}")
     assert (said["touched"], said["launches"]) == ([], 2)
 
 
