@@ -6,8 +6,8 @@ import base64
 import json
 
 import browser
-import made
 import pytest
+import reports_made as made
 
 from aotkern.report import html
 

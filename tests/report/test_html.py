@@ -7,8 +7,8 @@ import hashlib
 import sys
 from html.parser import HTMLParser
 
-import made
 import pytest
+import reports_made as made
 
 from aotkern.audit.findings import Verdict
 from aotkern.errors import MissingToolError
