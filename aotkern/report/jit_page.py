@@ -15,7 +15,7 @@ from aotkern.report.page import Bar, Block, Table, Timeline
 def render(report: JitReport) -> str:
     """The HTML page of a single JIT audit; errors as for `html.render`."""
     programs = ", ".join(dict.fromkeys(process.command for process in report.log.processes)) or "no program"
-    seconds = sum(row.seconds for row in (*report.rows, *report.tunings))
+    seconds = sum(row.seconds for row in report.rows) + sum(row.seconds for row in report.tunings)
     return html.render(GateReport("audit jit", (StepResult.of(AUDIT, programs, report, seconds),)))
 
 
