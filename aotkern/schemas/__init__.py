@@ -36,7 +36,7 @@ KINDS = (
 
 _USES = {
     "audit": ("identity", "resources"),
-    "gate": ("contents", "identity", "reproducible", "resources"),
+    "gate": ("contents", "identity", "numerics", "reproducible", "resources"),
     "show": ("manifest",),
     "variant": ("manifest",),
 }
