@@ -12,7 +12,20 @@ from typing import Any
 
 from aotkern.errors import InputError
 
-KINDS = ("audit", "build", "cache", "identity", "manifest", "reproducible", "show", "variant", "verify")
+KINDS = (
+    "audit",
+    "build",
+    "cache",
+    "identity",
+    "jit",
+    "jit-budget",
+    "jit-event",
+    "manifest",
+    "reproducible",
+    "show",
+    "variant",
+    "verify",
+)
 """The kinds of documents; `aotkern.KIND/1` is what stands in the `schema` field of each but the manifest."""
 
 _USES = {"audit": ("identity",), "show": ("manifest",), "variant": ("manifest",)}
