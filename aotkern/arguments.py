@@ -6,7 +6,6 @@ Tensors come in as anything that says where its memory is: `data_ptr()`, `__cuda
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
@@ -165,10 +164,18 @@ def _from_array_interface(interface: Mapping[str, Any], where: str) -> Pointer:
 
 
 def _from_dlpack(tensor: Any, where: str) -> Pointer:
-    """Anything with the DLPack protocol, read without taking the memory over."""
+    """Anything with the DLPack protocol."""
     from aotkern import dlpack  # noqa: PLC0415 - ctypes structures that torch and plain pointers do not need
 
-    return dlpack.read(tensor, where)
+    view = dlpack.read(tensor)
+    element, place = ELEMENT_BY_DLPACK.get((view.code, view.bits)), DLPACK_DEVICES.get(view.device_type)
+    if element is None or view.lanes != 1:
+        found = f"DLPack type code {view.code}, {view.bits} bits, {view.lanes} lanes"
+        raise InputError.one(where, "a tensor of an element type that Triton has", found)
+    if place is None:
+        raise InputError.one(where, "memory of a GPU, or of the host", f"DLPack device type {view.device_type}")
+    device = view.device_id if place in ("cuda", "managed") else None
+    return Pointer((view.data or 0) + view.byte_offset, element, None, device, place == "cpu")
 
 
 def _element(name: str, where: str) -> str:
@@ -180,12 +187,12 @@ def _element(name: str, where: str) -> str:
 def exchange_capsule(kind: type) -> object | None:
     """The DLPack C exchange API of a tensor type, for types whose objects surely have memory of their own.
 
-    Subclasses of torch.Tensor are left out, save Parameter: a fake or functional tensor has no data to point at.
+    Those are the types that name the API themselves, and torch's Parameter. A subclass that merely inherits it (a fake
+    or functional tensor) may have no data to point at.
     """
-    torch = sys.modules.get("torch")
-    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
-        return getattr(kind, "__dlpack_c_exchange_api__", None)
-    return None
+    name = "__dlpack_c_exchange_api__"
+    own = name in vars(kind) or (kind.__module__ == "torch.nn.parameter" and kind.__name__ == "Parameter")
+    return getattr(kind, name, None) if own else None
 
 
 def common_device(pointers: Iterable[Pointer], where: str) -> int | None:

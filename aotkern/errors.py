@@ -67,6 +67,10 @@ class TrustError(ProblemsError):
     """Nobody who is trusted for it vouches for a file: do not use it; have it signed, or change the trust file."""
 
 
+class RemoteError(ProblemsError):
+    """A registry or store did not do what it was asked: try again, log in, or name another."""
+
+
 class BuildError(AotkernError):
     """A variant could not be compiled: `key` names it, `reason` says why."""
 

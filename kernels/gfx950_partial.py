@@ -262,37 +262,31 @@ _ARGUMENTS = {
     "BLOCK_KV": selectors.TILE,
     "NUM_STAGES": 1,
 }
-_HEADS = Joint(("HEADS", "Q_STRIDE_T"), tuple((heads, heads * layout.HEAD_DIM) for heads in serving.HEADS))
 _LAYER = ("HAS_EXTRA", "EXTRA_BLOCK_SIZE", "EXTRA_PAGE_STRIDE", "TRUST_EXTRA")
 _PLAN = ("NUM_SPLITS", "ADAPTIVE", "ONE_WAVE_SPLITS")
 
 
-def _rows(layer: serving.Layer) -> Joint:
-    """The split plans of a layer, with trusted and untrusted reading where it has a compressed cache."""
+def _space(target: str, heads: tuple[int, ...], layer: serving.Layer, plans: tuple[selectors.SplitPlan, ...]) -> Space:
+    """Launches of a layer, with trusted and untrusted reading where it has a compressed cache."""
     size = layer.block_size or layout.MAIN_BLOCK_SIZE
-    kinds = [
+    reading = [
         (layer.block_size is not None, size, layout.page_stride(size), trust)
         for trust in ((False, True) if layer.block_size else (False,))
     ]
-    plans = [(plan.splits, plan.adaptive, plan.one_wave) for plan in serving.split_plans(layer)]
-    return Joint((*_LAYER, *_PLAN), tuple((*kind, *plan) for kind in kinds for plan in plans))
+    values = [(plan.splits, plan.adaptive, plan.one_wave) for plan in plans]
+    launches = Joint((*_LAYER, *_PLAN), tuple((*kind, *plan) for kind in reading for plan in values))
+    strides = Joint(("HEADS", "Q_STRIDE_T"), tuple((number, number * layout.HEAD_DIM) for number in heads))
+    return Space((target,), _ARGUMENTS, joint=(strides, launches), options=LAUNCH_OPTIONS["decode_partial_gfx950"])
 
 
 KERNELS = (
     Kernel(
         decode_partial_gfx950,
-        *(
-            Space(
-                ("gfx950", "cuda:90"),
-                _ARGUMENTS,
-                joint=(_HEADS, _rows(layer)),
-                options=LAUNCH_OPTIONS["decode_partial_gfx950"],
-            )
-            for layer in serving.LAYERS
-        ),
+        *(_space("gfx950", serving.HEADS, layer, serving.split_plans(layer)) for layer in serving.LAYERS),
+        *(_space("cuda:90", serving.HEADS[:1], layer, serving.matrix_plans(layer)) for layer in serving.LAYERS),
     ),
 )
-"""What `serving` lists, for caches of any size.
+"""For gfx950 what a server asks, for caches of any size; for CUDA, where the kernel is only compared, a part of it.
 
 A pool of pages is larger than 2 GiB on any server. Variants for small pools would be other binaries, and would double
 the bundle for launches that hardly happen; the ones for any size serve them too.

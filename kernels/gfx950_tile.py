@@ -41,16 +41,17 @@ def _fp8_values(data, FNUZ: tl.constexpr):
 
 
 @triton.jit
-def _scrubbed(chunk, SCRUB: tl.constexpr):
-    """NaN lanes of a bf16 chunk as +0, if asked; whether a number is one is asked in fp32."""
+def _scrubbed(values, SCRUB: tl.constexpr):
+    """NaN lanes of fp32 numbers as +0, if asked."""
     if SCRUB:
-        values = chunk.to(tl.float32)
-        return tl.where(values == values, chunk, 0.0)
-    return chunk
+        return tl.where(values == values, values, 0.0)
+    return values
 
 
 @triton.jit
-def _nope_chunk(cache, data, codes, live, FIRST: tl.constexpr, BLOCKS: tl.constexpr, FNUZ: tl.constexpr):
+def _nope_chunk(
+    cache, data, codes, live, FIRST: tl.constexpr, BLOCKS: tl.constexpr, FNUZ: tl.constexpr, SCRUB: tl.constexpr
+):
     """BLOCKS quantisation blocks of a tile of entries, from block FIRST on, as bf16.
 
     The scale of an entry that is not live is 1 twice, by the masked load and by the select. The select also makes the
@@ -65,7 +66,8 @@ def _nope_chunk(cache, data, codes, live, FIRST: tl.constexpr, BLOCKS: tl.conste
     code = tl.load(cache + codes[:, None] + blocks[None, :], mask=live[:, None], other=127)
     scale = tl.where(live[:, None], _scale_values(code), 1.0)
     scale = tl.broadcast_to(scale[:, :, None], (ENTRIES, BLOCKS, _QUANT_BLOCK))
-    return (_fp8_values(raw, FNUZ) * tl.reshape(scale, (ENTRIES, WIDTH))).to(tl.bfloat16)
+    values = _fp8_values(raw, FNUZ) * tl.reshape(scale, (ENTRIES, WIDTH))
+    return _scrubbed(values, SCRUB).to(tl.bfloat16)
 
 
 @triton.jit
@@ -78,14 +80,14 @@ def _load_chunks(
     place = slots % BLOCK_SIZE
     data = page + place * _DATA_BYTES
     codes = page + BLOCK_SIZE * _DATA_BYTES + place * _SCALE_BYTES
-    chunk0 = _nope_chunk(cache, data, codes, live, 0, 2, FNUZ)
-    chunk1 = _nope_chunk(cache, data, codes, live, 2, 2, FNUZ)
-    chunk2 = _nope_chunk(cache, data, codes, live, 4, 2, FNUZ)
-    nope = _nope_chunk(cache, data, codes, live, 6, 1, FNUZ)
+    chunk0 = _nope_chunk(cache, data, codes, live, 0, 2, FNUZ, SCRUB)
+    chunk1 = _nope_chunk(cache, data, codes, live, 2, 2, FNUZ, SCRUB)
+    chunk2 = _nope_chunk(cache, data, codes, live, 4, 2, FNUZ, SCRUB)
+    nope = _nope_chunk(cache, data, codes, live, 6, 1, FNUZ, SCRUB)
     rope_at = (page // 2 + place * (_DATA_BYTES // 2) + _NOPE // 2)[:, None] + tl.arange(0, _ROPE)[None, :]
     rope = tl.load(cache.to(tl.pointer_type(tl.bfloat16)) + rope_at, mask=live[:, None], other=0.0)
-    chunk3 = beside(nope, rope)
-    return _scrubbed(chunk0, SCRUB), _scrubbed(chunk1, SCRUB), _scrubbed(chunk2, SCRUB), _scrubbed(chunk3, SCRUB)
+    rope = _scrubbed(rope.to(tl.float32), SCRUB).to(tl.bfloat16)
+    return chunk0, chunk1, chunk2, beside(nope, rope)
 
 
 @triton.jit

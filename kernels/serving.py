@@ -7,6 +7,7 @@ selectors that a call goes through.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -20,6 +21,11 @@ HEADS: Final = (16, 8)
 CAPTURED_ROWS: Final = (1, 2, 4, 8, *range(16, 257, 8), *range(272, 513, 16))
 """Row counts that graphs are captured for."""
 MAX_ROWS: Final = CAPTURED_ROWS[-1]
+
+MATRIX_ROWS: Final = (1, 2, 4, 8, 16, 32, 48, 64)
+"""Row counts of the matrix of shapes that the kernels are compared on."""
+MATRIX_CONTEXTS: Final = (4096, 32_768, 100_000, 500_000, 1_000_000)
+"""Its positions per row; a row has one compressed entry for each 128 of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +54,36 @@ LAYERS: Final = (SWA, C4A, C128A)
 
 @cache
 def split_plans(layer: Layer) -> tuple[SplitPlan, ...]:
-    """Every split plan that a gfx950 launch of `layer` can have, static ones first."""
-    calls = ((rows, capacity) for rows in range(1, MAX_ROWS + 1) for capacity in layer.capacities)
-    counts = {gfx950_splits(_shape(rows, capacity)) for rows, capacity in calls}
-    static = tuple(SplitPlan(splits, adaptive=False, one_wave=splits) for splits in sorted(counts))
-    if layer.captured_capacity is None:
-        return static
-    shapes = [_shape(rows, layer.captured_capacity) for rows in CAPTURED_ROWS]
-    captured = {adaptive_plan(shape, gfx950_splits(shape), asked=True) for shape in shapes}
-    return (
-        *static,
-        *sorted((plan for plan in captured if plan.adaptive), key=lambda plan: (plan.splits, plan.one_wave)),
-    )
+    """Every split plan that a gfx950 launch of `layer` can have on such a server, static ones first."""
+    return _plans(layer, range(1, MAX_ROWS + 1), layer.capacities, CAPTURED_ROWS)
+
+
+@cache
+def matrix_plans(layer: Layer) -> tuple[SplitPlan, ...]:
+    """Those of the matrix of shapes that the kernels are compared on, static ones first."""
+    lengths = tuple(context // 128 for context in MATRIX_CONTEXTS) if layer is C128A else layer.capacities
+    return _plans(layer, MATRIX_ROWS, lengths, MATRIX_ROWS)
 
 
 def reducer_plans() -> tuple[tuple[int, bool], ...]:
     """(splits, adaptive) of every gfx950 launch of the reducer."""
     return tuple(sorted({(plan.splits, plan.adaptive) for layer in LAYERS for plan in split_plans(layer)}))
+
+
+def _plans(
+    layer: Layer, rows: Sequence[int], capacities: Sequence[int], captured_rows: Sequence[int]
+) -> tuple[SplitPlan, ...]:
+    """The plans of launches outside of graphs, and the adaptive ones of captured launches."""
+    counts = {gfx950_splits(_shape(number, capacity)) for number in rows for capacity in capacities}
+    static = tuple(SplitPlan(splits, adaptive=False, one_wave=splits) for splits in sorted(counts))
+    if layer.captured_capacity is None:
+        return static
+    shapes = [_shape(number, layer.captured_capacity) for number in captured_rows]
+    captured = {adaptive_plan(shape, gfx950_splits(shape), asked=True) for shape in shapes}
+    return (
+        *static,
+        *sorted((plan for plan in captured if plan.adaptive), key=lambda plan: (plan.splits, plan.one_wave)),
+    )
 
 
 def _shape(rows: int, capacity: int) -> Shape:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import shutil
 import subprocess
+import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,3 +128,30 @@ def fake_library(tmp_path_factory) -> FakeHip:
 def hip(fake_library) -> FakeHip:
     fake_library.reset("gfx942:sramecc+:xnack-")
     return fake_library
+
+
+@pytest.fixture(scope="session")
+def extension(tmp_path_factory):
+    """The C extension, built for this session as the package builds it."""
+    compiler = shutil.which("cc")
+    include = Path(sysconfig.get_paths()["include"])
+    if compiler is None or not (include / "Python.h").is_file():
+        pytest.skip("no C compiler, or no Python.h, to build the extension with")
+    out = tmp_path_factory.mktemp("extension") / "_fastpath.abi3.so"
+    source = Path(__file__).parents[1] / "aotkern" / "_fastpath.c"
+    flags = ["-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Wno-cast-function-type", "-Werror", f"-I{include}"]
+    subprocess.run([compiler, *flags, source, "-o", out, "-lm"], check=True)
+    spec = importlib.util.spec_from_file_location("aotkern._fastpath", out)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(params=["python", "native"])
+def engine(request, monkeypatch) -> str:
+    """Both ways of launching: all in Python, and with the C extension."""
+    from aotkern.loader import native
+
+    module = request.getfixturevalue("extension") if request.param == "native" else None
+    monkeypatch.setattr(native, "_extension", lambda: module)
+    return request.param

@@ -27,11 +27,16 @@ RUN_TIME = (
     "codeobject",
     "manifest",
     "bundle",
+    "settings",
+    "arguments",
+    "dlpack",
     "dispatch",
     "abi",
+    "grid",
     "drivers",
     "loader",
     "emulator",
+    "trust",
 )
 """The rooms that a program needs to load and launch."""
 
@@ -40,8 +45,8 @@ WATCHED_PROCESS = ("aotkern.triton_bridge.surroundings", "aotkern.triton_bridge.
 
 FORBIDDEN_AT_RUN_TIME = ("triton", "torch", "aotkern.build", "aotkern.audit", "aotkern.report", "aotkern.cli")
 
-MAY_READ_THE_ENVIRONMENT = ("aotkern.loader.configuration", *WATCHED_PROCESS)
-"""Below `cli` these may: where a loader finds its bundles is part of a deployment, and see `WATCHED_PROCESS`."""
+MAY_READ_THE_ENVIRONMENT = ("aotkern.settings", *WATCHED_PROCESS)
+"""Below `cli` these may: where bundles and drivers are found is part of a deployment, and see `WATCHED_PROCESS`."""
 
 
 def modules() -> dict[str, Path]:

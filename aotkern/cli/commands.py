@@ -16,6 +16,8 @@ COMMANDS = {
     "audit": ("aotkern.cli.gate:audit", "Prove things about kernels and bundles before a release."),
     "keygen": ("aotkern.cli.trust:keygen", "Make a key for signing bundles."),
     "sign": ("aotkern.cli.trust:sign", "Sign a bundle, with what the audits said of it."),
+    "push": ("aotkern.cli.transfer:push", "Push bundles to a registry or a store."),
+    "pull": ("aotkern.cli.transfer:pull", "Pull the bundle for one target, checked before it gets its name."),
     "cache": ("aotkern.cli.cache:cache", "Show or clear the local store of compiled variants."),
 }
 

@@ -30,9 +30,12 @@ AUDITS = {
 )
 @click.option("--init", is_flag=True, help="Write a commented policy for your own project to --policy and stop.")
 @common.jobs_option
+@common.reports_option
 @common.json_option
 @click.pass_context
-def audit(context: click.Context, policy: Path, init: bool, jobs: int, as_json: bool) -> None:
+def audit(
+    context: click.Context, policy: Path, init: bool, jobs: int, reports: tuple[Path, ...], as_json: bool
+) -> None:
     """Prove things about kernels and bundles before a release.
 
     Without a command: the whole gate of a policy, step by step, with one verdict. Audits compile in private, empty
@@ -40,6 +43,8 @@ def audit(context: click.Context, policy: Path, init: bool, jobs: int, as_json: 
     nothing could not tell.
     """
     if context.invoked_subcommand is not None:
+        if init or reports or as_json:
+            raise click.UsageError(f"options of {context.invoked_subcommand} stand after its name")
         return
     if init:
         _init(policy)
@@ -47,11 +52,14 @@ def audit(context: click.Context, policy: Path, init: bool, jobs: int, as_json: 
     from aotkern.audit import gate  # noqa: PLC0415 - `audit --help` and the single audits do not pay for it
     from aotkern.audit.policy import Policy  # noqa: PLC0415
     from aotkern.cli import progress  # noqa: PLC0415
+    from aotkern.cli import reports as files  # noqa: PLC0415
     from aotkern.report import machine, text  # noqa: PLC0415
 
     steps = Policy.read(policy)
+    files.check(reports)
     with progress.shown("compiling", quiet=as_json) as tell:
         report = gate.run(steps, str(policy), gate.Circumstances(common.environment(), jobs, tell))
+    files.write(reports, report)
     common.finish(report.verdict, as_json=as_json, document=machine.gate(report), text=text.gate(report))
 
 

@@ -10,7 +10,7 @@ import itertools
 from dataclasses import dataclass, field
 
 from aotkern.drivers.protocol import Device, Entry, Function, Launch
-from aotkern.errors import InputError
+from aotkern.errors import DriverError, InputError
 from aotkern.target import Backend, Target
 
 DEFAULT_TARGETS = ("gfx942", "gfx950", "cuda:90")
@@ -105,6 +105,10 @@ class NullDriver:
     def entry(self, device: int) -> Entry | None:
         """None: there is no function to call."""
         return None
+
+    def launch_error(self, code: int, function: Function) -> DriverError:
+        """Never asked for, since there is no entry."""
+        return DriverError(self.name, "launch", code, "unknown", function.symbol, "")
 
 
 def open_driver() -> NullDriver:

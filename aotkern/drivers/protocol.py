@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from aotkern.errors import DriverError
 from aotkern.grid import Grid
 from aotkern.target import Backend, Target
 
@@ -156,3 +157,6 @@ class Driver(Protocol):
 
     def entry(self, device: int) -> Entry | None:
         """How the C extension may launch on this device by itself; None when it may not."""
+
+    def launch_error(self, code: int, function: Function) -> DriverError:
+        """The error for a code that a launch by the C extension came back with."""

@@ -135,9 +135,11 @@ def _pairs(change: Mapping[str, tuple[int, int]]) -> str:
 def gate(report: GateReport) -> str:
     """A row for each step, the findings of those that are not clean, and the verdict."""
     rows: list[Sequence[object]] = [("step", "subject", "outcome", "seconds", "")]
-    rows += [(s.name, s.subject, s.verdict, f"{s.seconds:.1f}", s.message) for s in report.steps]
+    rows += [(s.name, s.subject, s.verdict, f"{s.seconds:.1f}", s.message.partition("\n")[0]) for s in report.steps]
     parts = [table(rows, "   r")]
     for step in report.steps:
+        if "\n" in step.message:
+            parts.append(f"{step.name} {step.subject} could not tell:\n{step.message}")
         lines = [f"{finding.state}: {finding.subject}\n    {finding.message}" for finding in step.findings]
         if lines:
             parts.append(f"{step.name} {step.subject}:\n{_limited(lines, 'findings')}")

@@ -16,19 +16,31 @@ KINDS = (
     "audit",
     "build",
     "cache",
+    "contents",
+    "gate",
     "identity",
     "jit",
     "jit-budget",
     "jit-event",
     "manifest",
+    "policy",
+    "pull",
+    "push",
     "reproducible",
+    "resources",
     "show",
+    "sign",
     "variant",
     "verify",
 )
-"""The kinds of documents; `aotkern.KIND/1` is what stands in the `schema` field of each but the manifest."""
+"""The kinds of documents; `aotkern.KIND/1` is what stands in the `schema` field of each but manifest and policy."""
 
-_USES = {"audit": ("identity",), "show": ("manifest",), "variant": ("manifest",)}
+_USES = {
+    "audit": ("identity", "resources"),
+    "gate": ("contents", "identity", "reproducible", "resources"),
+    "show": ("manifest",),
+    "variant": ("manifest",),
+}
 
 
 def load(kind: str) -> dict[str, Any]:
