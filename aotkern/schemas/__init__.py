@@ -17,6 +17,7 @@ KINDS = (
     "build",
     "cache",
     "contents",
+    "coverage",
     "gate",
     "identity",
     "jit",
