@@ -217,5 +217,3 @@ class UnexpectedCompileError(AotkernError):
 
     def __reduce__(self) -> tuple[type[UnexpectedCompileError], tuple[str, str, str]]:
         return type(self), (self.key, self.excess, self.nearest)
-
-

@@ -13,6 +13,7 @@ COMMANDS = {
     "show": ("aotkern.cli.inspect:show", "Show what is in a bundle, or one of its variants."),
     "manifest": ("aotkern.cli.inspect:manifest", "Print the manifest of a bundle."),
     "diff": ("aotkern.cli.inspect:diff", "Compare two bundles or manifests variant by variant."),
+    "doctor": ("aotkern.cli.doctor:doctor", "Say what this machine can run, and why not."),
     "audit": ("aotkern.cli.gate:audit", "Prove things about kernels and bundles before a release."),
     "keygen": ("aotkern.cli.trust:keygen", "Make a key for signing bundles."),
     "sign": ("aotkern.cli.trust:sign", "Sign a bundle, with what the audits said of it."),

@@ -98,6 +98,7 @@ class CudaDriver:
 
     def __init__(self, library: Library) -> None:
         self._cuda = library
+        self.library = library.path
         library.call("cuInit", 0)
         self._devices: tuple[Device, ...] | None = None
         self._contexts: dict[int, int] = {}

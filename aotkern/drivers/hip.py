@@ -66,6 +66,7 @@ class HipDriver:
 
     def __init__(self, library: Library) -> None:
         self._hip = library
+        self.library = library.path
         library.call("hipInit", 0)
         self._devices: tuple[Device, ...] | None = None
 

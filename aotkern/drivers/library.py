@@ -61,9 +61,10 @@ class Library:
                 self.path = name
                 break
             except OSError as error:
-                tried.append(str(error))
+                # A library that is there and cannot be opened says why; one that is not there is merely named.
+                tried.append(name if "No such file" in str(error) else str(error))
         else:
-            raise MissingToolError(f"the {driver} driver", "to launch", f"{advice} (tried: {'; '.join(tried)})")
+            raise MissingToolError(f"the {driver} driver", "to launch", f"{advice} (tried {', '.join(tried)})")
         try:
             for function, types in signatures.items():
                 getattr(self._library, function).argtypes = tuple(types)

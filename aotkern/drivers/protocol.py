@@ -70,6 +70,7 @@ class Launch:
         cluster: Workgroups of a cluster.
         cooperative: All workgroups must be resident at once.
         overlap: The launch may start before the one before it has ended (programmatic dependent launch).
+        memory: Start and size of each piece of host memory behind the pointers; only for a driver that reads it.
     """
 
     function: Function
@@ -82,6 +83,7 @@ class Launch:
     cluster: int = 1
     cooperative: bool = False
     overlap: bool = False
+    memory: tuple[tuple[int, int], ...] = ()
 
     @property
     def is_plain(self) -> bool:
@@ -120,6 +122,10 @@ class Driver(Protocol):
     @property
     def reads_host(self) -> bool:
         """Whether kernels run by it can read ordinary host memory."""
+
+    @property
+    def library(self) -> str:
+        """The shared library that it calls; empty for a driver that needs none."""
 
     def devices(self) -> tuple[Device, ...]:
         """The devices of this machine."""

@@ -108,6 +108,11 @@ def attach(kernel: Kernel, bundle: Owner) -> Native | None:
     return Native(kernel, bundle, extension)
 
 
+def is_built() -> bool:
+    """Whether the extension is there and wanted."""
+    return _extension() is not None
+
+
 def _callable(driver: Driver) -> bool:
     return driver.backend is not None and not driver.reads_host
 
