@@ -9,7 +9,7 @@ The counters are read when Prometheus asks; a launch costs nothing more for it.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aotkern.errors import MissingToolError
@@ -48,7 +48,9 @@ class Collector:
         seconds = [((where,), snapshot.seconds) for where, snapshot in found]
         yield self._family("load_seconds", "Time that the driver took to load them", ("bundle",), seconds)
 
-    def _family(self, name: str, text: str, labels: tuple[str, ...], rows: list[tuple[tuple[str, ...], float]]) -> Any:
+    def _family(
+        self, name: str, text: str, labels: tuple[str, ...], rows: Sequence[tuple[tuple[str, ...], float]]
+    ) -> Any:
         family = self._core.CounterMetricFamily(f"aotkern_{name}", text, labels=labels)
         for values, count in rows:
             family.add_metric(values, count)
