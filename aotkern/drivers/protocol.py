@@ -70,6 +70,7 @@ class Launch:
         cluster: Workgroups of a cluster.
         cooperative: All workgroups must be resident at once.
         overlap: The launch may start before the one before it has ended (programmatic dependent launch).
+        memory: Start and size of each piece of host memory behind the pointers; only for a driver that reads it.
     """
 
     function: Function
@@ -82,6 +83,7 @@ class Launch:
     cluster: int = 1
     cooperative: bool = False
     overlap: bool = False
+    memory: tuple[tuple[int, int], ...] = ()
 
     @property
     def is_plain(self) -> bool:

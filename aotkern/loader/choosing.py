@@ -66,7 +66,7 @@ def load(
     Args:
         name: A bundle, a folder of bundles, a name in `AOTKERN_BUNDLE_PATH`, an entry point, or a package.
         device: The one device to use: its number, or a target such as "gfx950" that it must be. By default the tensors
-            of each call decide.
+            of each call decide. A driver may stand before it: "emulator:gfx950".
         driver: `hip`, `cuda`, `null`, ..., or an open driver. By default the one that the bundle was built for.
         on_miss: What to do with a call that no variant serves: "error" raises `MissError`, "warn" warns and lets
             `fallback` serve it, and a function is called with the `MissedCall` and its result is returned.
@@ -79,6 +79,8 @@ def load(
         TargetError: None of the bundles fits; it lists each with its reason.
         MissingToolError: The only bundle there is needs a driver that this machine does not have.
     """
+    if isinstance(device, str) and device.partition(":")[0] in ("emulator", "null"):
+        driver, _, device = device.partition(":")
     found = find(name, Settings.read().bundle_path)
     if not found:
         _log.warning("%s: no bundle found", name)

@@ -16,6 +16,7 @@ from aotkern.abi import Layout
 from aotkern.arguments import Pointer, Value, bind, common_device, read
 from aotkern.dispatch import Miss, Table, Variant, choose
 from aotkern.drivers import Device, Driver, Function, Launch
+from aotkern.errors import InputError
 from aotkern.loader import streams
 from aotkern.loader.modules import Modules
 from aotkern.loader.observe import Counters, Hooks, LaunchEvent
@@ -111,6 +112,17 @@ class Kernel:
         """Its variants, in the order of the manifest."""
         return self._variants
 
+    def only(self, text: str) -> Kernel:
+        """This kernel with one of its variants alone, by the text of its key: calls that it does not serve are misses.
+
+        Raises:
+            InputError: The kernel has no such variant.
+        """
+        for variant in self._variants:
+            if variant.text == text:
+                return Kernel(self._bundle, self._entry, (variant,))
+        raise InputError.one(f"kernel {self.name}", "the key of one of its variants", repr(text)[:400])
+
     def __getitem__(self, grid: object) -> Callable[..., Any]:
         """What launches on this grid: a tuple, list, int, or a callable that takes the arguments by name."""
         return self._bind(grid)
@@ -198,6 +210,7 @@ class Kernel:
                 cluster=launch.num_ctas,
                 cooperative=launch.cooperative,
                 overlap=launch.pdl,
+                memory=_memory(values) if self._bundle.driver.reads_host else (),
             )
             self._observed(request, ready.variant)
 
@@ -210,6 +223,12 @@ class Kernel:
         tally.add(tally.dispatched, variant.text)
         for hook in tuple(hooks.exit):
             hook(event)
+
+
+def _memory(values: Sequence[Value]) -> tuple[tuple[int, int], ...]:
+    """The memory behind all pointers, each piece once: what a launch may touch."""
+    pieces = {pointer.memory for value in values for pointer in _pointers(value)}
+    return tuple(sorted(piece for piece in pieces if piece[1]))
 
 
 def _pointers(value: Value) -> list[Pointer]:

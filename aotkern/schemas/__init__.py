@@ -21,6 +21,7 @@ KINDS = (
     "gate",
     "identity",
     "manifest",
+    "numerics",
     "policy",
     "pull",
     "push",
