@@ -3,6 +3,8 @@
     bundle = aotkern.load("decode.gfx950.aotk")
     bundle["decode_reduce"][(rows, heads)](part_m, part_l, ..., NUM_SPLITS=8)
 
+    aotkern.install("my_kernels")  # serve the Triton kernels of this process, which are called as ever
+
 This package imports nothing heavy: `aotkern.errors`, `aotkern.spec` and the other rooms are imported by whoever needs
 them, so that a command that only reads a bundle pays neither for Triton nor for torch. The loader is imported when
 `aotkern.load` is first used.
@@ -15,12 +17,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aotkern.arguments import Pointer
     from aotkern.loader import LoadedBundle, MissedCall, load
+    from aotkern.triton_bridge.installed import Installation, install
+    from aotkern.triton_bridge.recording import record
 
-__all__ = ["LoadedBundle", "MissedCall", "Pointer", "__version__", "load"]
+__all__ = [
+    "Installation",
+    "LoadedBundle",
+    "MissedCall",
+    "Pointer",
+    "__version__",
+    "install",
+    "load",
+    "record",
+]
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Installation": "aotkern.triton_bridge.installed",
+    "install": "aotkern.triton_bridge.installed",
+    "record": "aotkern.triton_bridge.recording",
     "LoadedBundle": "aotkern.loader",
     "MissedCall": "aotkern.loader",
     "Pointer": "aotkern.arguments",

@@ -8,13 +8,12 @@ attributes.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-from pathlib import Path
 from typing import Any
 
 from aotkern import codeobject
 from aotkern.build.registry import LoadedKernel
 from aotkern.codeobject.facts import CodeObject
+from aotkern.compileoptions import RESERVED, as_constants
 from aotkern.errors import BuildError, IntegrityError
 from aotkern.manifest import Launch
 from aotkern.spec import Constant, DtypeName, Fixed, FunctionName, Group, Runtime, VariantKey
@@ -22,8 +21,6 @@ from aotkern.spec.key import ArgumentSpec, flatten
 from aotkern.target import Backend, Target
 
 _SIZES = {"u1": 1, "i1": 1, "fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
-# Decided by the build itself, or by the target: asking for them per kernel would contradict it.
-_RESERVED = ("arch", "backend_name", "extern_libs", "ir_override", "warp_size")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,22 +52,14 @@ def effective_options(key: VariantKey) -> dict[str, Constant]:
 
     backend = make_backend(triton_target(key.target))
     asked = {name: constant.value for name, constant in key.options}
-    known = {field.name for field in dataclasses.fields(type(backend.parse_options({})))} - set(_RESERVED)
+    known = {field.name for field in dataclasses.fields(type(backend.parse_options({})))} - set(RESERVED)
     if unknown := sorted(set(asked) - known):
         raise BuildError(str(key), f"unknown option {', '.join(unknown)}; {key.target} has {', '.join(sorted(known))}")
     try:
         options = backend.parse_options(asked)
     except (AssertionError, TypeError, ValueError) as error:
         raise BuildError(str(key), f"the back end refuses the options: {error}") from error
-    return {name: Constant.of(_plain(name, value)) for name, value in sorted(vars(options).items())}
-
-
-def _plain(name: str, value: object) -> object:
-    if name == "extern_libs" and isinstance(value, tuple):
-        return tuple((lib, f"sha256:{hashlib.sha256(Path(path).read_bytes()).hexdigest()}") for lib, path in value)
-    if isinstance(value, (list, tuple)):
-        return tuple(_plain("", item) for item in value)
-    return value
+    return as_constants(vars(options))
 
 
 def compile_variant(kernel: LoadedKernel, key: VariantKey) -> Compiled:

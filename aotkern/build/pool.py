@@ -84,7 +84,9 @@ class WorkerProcess:
         os.close(answers_in)
         self._requests = os.fdopen(requests_in, "w", encoding="utf-8")
         self._answers, self._buffer = answers_out, b""
-        sources = [[source.name, str(source.path) if source.path else None] for source in setting.sources]
+        sources = [
+            [source.name, str(source.path) if source.path else None, source.allow_stale] for source in setting.sources
+        ]
         self._starting = True
         self._send({"sources": sources, "scratch": str(scratch)})
 

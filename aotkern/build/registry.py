@@ -3,22 +3,17 @@
 A source is a module on the import path, a `.py` file, or a folder (a package, or loose files). Each module declares its
 kernels in a tuple named `KERNELS`.
 
-The digest of a kernel covers its function, everything that it calls, every global and closure value that they read, and
-the functions that its declaration hands to it. It does not cover where any of that stands: neither paths, nor line
-numbers, nor module names, nor comments and blank lines.
+What the digest of a kernel covers is said in `aotkern.kernelsource`; to its function come the functions that its
+declaration hands to it.
 """
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.util
 import inspect
-import io
 import pkgutil
 import sys
-import textwrap
-import tokenize
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,10 +21,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from aotkern.canonical import dumps
+from aotkern import kernelsource
 from aotkern.digest import Digest
 from aotkern.errors import InputError, Problem
-from aotkern.spec import Constant, Kernel, Parameter
+from aotkern.spec import Constant, Kernel, Parameter, VariantKey
 
 SHIPPED = "aotkern_kernels"
 """The package of kernels that aotkern itself ships."""
@@ -41,11 +36,14 @@ class Source:
 
     Attributes:
         name: Dotted module name; for a path without one, its stem.
-        path: The file or folder, or None to look on the import path.
+        path: The file or folder, or None to look on the import path. A file of plain rows (`.jsonl`) is a trace; see
+            `aotkern.build.traced`.
+        allow_stale: Traces only: take kernels whose source has changed since they were recorded.
     """
 
     name: str
     path: Path | None = None
+    allow_stale: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Source:
@@ -72,12 +70,14 @@ class LoadedKernel:
         parameters: The call signature of its function.
         source: The digest of all that it is made of.
         functions: The functions that its declaration hands to it as constants, by qualified name.
+        keys: Exactly the variants to build, where a trace names them; None where the declaration's spaces do.
     """
 
     declaration: Kernel
     parameters: tuple[Parameter, ...]
     source: Digest
     functions: dict[str, Any]
+    keys: tuple[VariantKey, ...] | None = None
 
 
 def load(sources: Sequence[Source]) -> tuple[LoadedKernel, ...]:
@@ -193,15 +193,27 @@ def _describe(error: Exception) -> str:
 
 
 def _loaded(kernel: Kernel) -> LoadedKernel:
+    return loaded(kernel, {value.__qualname__: value for value in _function_constants(kernel)})
+
+
+def loaded(kernel: Kernel, functions: dict[str, Any], keys: tuple[VariantKey, ...] | None = None) -> LoadedKernel:
+    """A kernel with its digest.
+
+    Args:
+        kernel: Its declaration.
+        functions: The functions that are handed to it as constants, by qualified name.
+        keys: Exactly the variants to build, if they do not follow from the declaration.
+
+    Raises:
+        InputError: The declaration's function is no `@triton.jit` function.
+    """
     function = kernel.function
     if not hasattr(function, "cache_key") or not hasattr(function, "params"):
         kind = type(function).__name__
         advice = "TRITON_INTERPRET must not be set" if kind == "InterpretedFunction" else "decorate it with @triton.jit"
         raise InputError.one(f"kernel {kernel.name}", "a @triton.jit function", f"{kind} ({advice})")
-    functions = {value.__qualname__: value for value in _function_constants(kernel)}
     parameters = tuple(_parameter(param) for param in function.params)
-    parts = [_closure(function), *(_closure(functions[name]) for name in sorted(functions))]
-    return LoadedKernel(kernel, parameters, Digest.of(dumps(parts).encode()), functions)
+    return LoadedKernel(kernel, parameters, kernelsource.digest(function, functions), functions, keys)
 
 
 def _parameter(param: Any) -> Parameter:
@@ -221,92 +233,3 @@ def _function_constants(kernel: Kernel) -> Iterator[Any]:
             stack.extend(value)
         elif hasattr(value, "cache_key"):
             yield value
-
-
-def _closure(function: Any) -> list[list[str]]:
-    """What a function is made of: rows of kind, name and text, itself first, in order of first use."""
-    rows: dict[tuple[str, str], str] = {}
-    _collect(function, rows)
-    return [[*name, text] for name, text in rows.items()]
-
-
-def _collect(function: Any, rows: dict[tuple[str, str], str]) -> None:
-    # The name alone would merge two helpers of the same name from two modules, so the text is part of the row's name.
-    text = normalised(function.src)
-    name = ("function", f"{function.__qualname__} {Digest.of(text.encode()).short} {getattr(function, 'noinline', '')}")
-    if name in rows:
-        return
-    rows[name] = text
-    scope = function.get_capture_scope()
-    for chain in _references(text):
-        value = scope.get(chain[0], _MISSING)
-        for attribute in chain[1:]:
-            if not isinstance(value, ModuleType):
-                break
-            value = getattr(value, attribute, _MISSING)
-        _collect_value(".".join(chain), value, rows)
-
-
-def _collect_value(name: str, value: object, rows: dict[tuple[str, str], str]) -> None:
-    if value is _MISSING or isinstance(value, ModuleType):
-        return
-    module = getattr(value, "__module__", None) or ""
-    if module.partition(".")[0] == "triton" and hasattr(value, "__name__"):
-        return  # a function or class of Triton's own: part of the toolchain
-    if hasattr(value, "cache_key") and hasattr(value, "get_capture_scope"):
-        _collect(value, rows)
-        return
-    try:
-        rows["value", name] = Constant.of(value).text
-    except InputError:
-        # Triton refuses to read most other objects; a class may be an aggregate whose methods are compiled.
-        rows["value", name] = _class_text(value) if inspect.isclass(value) else f"{type(value).__qualname__}"
-
-
-def _class_text(value: type) -> str:
-    try:
-        return normalised(inspect.getsource(value))
-    except (OSError, TypeError):
-        return f"{value.__module__}.{value.__qualname__}"
-
-
-_MISSING = object()
-
-
-def _references(text: str) -> list[tuple[str, ...]]:
-    """Every dotted name that a function reads, longest chains as written, sorted."""
-    chains: set[tuple[str, ...]] = set()
-    for node in ast.walk(ast.parse(text)):
-        parts: list[str] = []
-        inner: ast.AST = node
-        while isinstance(inner, ast.Attribute):
-            parts.insert(0, inner.attr)
-            inner = inner.value
-        if isinstance(inner, ast.Name):
-            chains.add((inner.id, *parts))
-    return sorted(chains)
-
-
-def normalised(text: str) -> str:
-    """Source text without comments, blank lines, trailing spaces and common indentation."""
-    text = textwrap.dedent(text)
-    lines = text.splitlines()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            row, column = token.start
-            lines[row - 1] = lines[row - 1][:column]
-    kept = _inside_strings(text)
-    return "\n".join(
-        line if number in kept else line.rstrip()
-        for number, line in enumerate(lines, 1)
-        if line.strip() or number in kept
-    )
-
-
-def _inside_strings(text: str) -> set[int]:
-    """Lines that lie inside a multi-line string, whose blanks are part of the value."""
-    inside: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.STRING:
-            inside.update(range(token.start[0], token.end[0]))
-    return inside

@@ -44,5 +44,10 @@ def label(sources: Sequence[Source]) -> str:
 
 def provenance(sources: Sequence[Source]) -> dict[str, str]:
     """Facts for people about a build: git revision and state of its first source, and the compressor."""
+    return {**describe(sources[0]), **compressor()}
+
+
+def compressor() -> dict[str, str]:
+    """What compresses bundles here, for their provenance."""
     version = ".".join(map(str, zstandard.ZSTD_VERSION))
-    return {**describe(sources[0]), "compressor": f"zstd {version} level {LEVEL}"}
+    return {"compressor": f"zstd {version} level {LEVEL}"}

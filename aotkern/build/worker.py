@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
-from aotkern.build import compiler, lint, registry, toolchain
+from aotkern.build import compiler, lint, registry, toolchain, traced
 from aotkern.canonical import dumps
 from aotkern.digest import Digest
 from aotkern.errors import AotkernError, BuildError, InputError, MissingToolError, Problem, ProblemsError
@@ -28,11 +28,11 @@ class Worker:
     """The state of one worker: its kernels.
 
     Args:
-        sources: `[name, path or None]` of each source.
+        sources: `[name, path or None, allow_stale]` of each source.
         scratch: Where code objects are left for the parent.
     """
 
-    def __init__(self, sources: list[list[str | None]], scratch: Path) -> None:
+    def __init__(self, sources: list[tuple[str, str | None, bool]], scratch: Path) -> None:
         # The compiler is imported before bytecode caches are turned off: its own are sound, while a stale one beside a
         # kernel source would let old constants meet new text.
         try:
@@ -43,8 +43,11 @@ class Worker:
         sys.dont_write_bytecode = True
         sys.pycache_prefix = str(scratch / "pycache")
         self.scratch = scratch
-        parsed = [registry.Source(str(name), Path(path) if path else None) for name, path in sources]
-        self.kernels = {kernel.declaration.name: kernel for kernel in registry.load(parsed)}
+        parsed = [registry.Source(str(name), Path(path) if path else None, stale) for name, path, stale in sources]
+        traces = [row for row in parsed if traced.is_trace(row)]
+        declared = [row for row in parsed if not traced.is_trace(row)]
+        kernels = (*registry.load(declared), *(kernel for row in traces for kernel in traced.load(row)))
+        self.kernels = {kernel.declaration.name: kernel for kernel in kernels}
 
     def plan(self, targets: list[str], limit: int, environment: Mapping[str, str], memo: str | None) -> dict[str, Any]:
         """Toolchain, kernels, notes, and for each target its variants with effective options and content digests."""
@@ -56,7 +59,9 @@ class Worker:
         for target in map(Target.parse, targets):
             for kernel in self.kernels.values():
                 try:
-                    keys = expand(kernel.declaration, kernel.parameters, target, limit)
+                    keys = traced.keys(kernel, target, limit)
+                    if keys is None:
+                        keys = expand(kernel.declaration, kernel.parameters, target, limit)
                 except InputError as error:
                     problems.extend(error.problems)
                     continue

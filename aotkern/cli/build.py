@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import NoReturn
 
@@ -9,7 +10,7 @@ import click
 
 from aotkern.audit.findings import Verdict
 from aotkern.build import builder, sources
-from aotkern.cli import common, progress
+from aotkern.cli import common, from_trace, progress
 from aotkern.errors import InputError
 from aotkern.report import machine, text
 from aotkern.spec import VariantKey
@@ -37,6 +38,24 @@ from aotkern.target import Target
     show_default=True,
     help="Refuse a kernel that declares more variants for a target.",
 )
+@click.option(
+    "--from",
+    "traces",
+    multiple=True,
+    metavar="TRACE",
+    type=click.Path(path_type=Path),
+    help="Build what `aotkern record` wrote, instead of KERNELS; several traces are merged.",
+)
+@click.option("--widen", is_flag=True, help="With --from: add general variants, which serve values that were not seen.")
+@click.option("--exclude", multiple=True, metavar="PATTERN", help="With --from: leave out kernels with such a name.")
+@click.option(
+    "--allow-stale",
+    "older",
+    multiple=True,
+    metavar="BUNDLE",
+    type=click.Path(path_type=Path),
+    help="With --from: take kernels whose source changed, where each variant's code equals the one in BUNDLE.",
+)
 @click.option("--line-info", is_flag=True, help="Keep source lines for debugging; bytes then depend on the folder.")
 @click.option("--no-cache", is_flag=True, help="Compile everything anew; neither read nor write the local store.")
 @click.option("--slowest", is_flag=True, help="List the variants that took longest.")
@@ -49,6 +68,10 @@ def build(
     name: str | None,
     timeout: float,
     max_variants: int,
+    traces: tuple[Path, ...],
+    widen: bool,
+    exclude: tuple[str, ...],
+    older: tuple[Path, ...],
     line_info: bool,
     no_cache: bool,
     slowest: bool,
@@ -60,27 +83,38 @@ def build(
     without any, the kernels that aotkern ships. No GPU is needed or asked. A target of which a variant fails gets no
     bundle. Compiled variants are kept in the user's cache folder (AOTKERN_CACHE changes it), by content.
     """
-    found = sources.parse(kernels)
-    request = builder.Request(
-        sources=found,
-        targets=common.parse_targets(targets) or sources.DEFAULT_TARGETS,
-        inherited=common.environment(),
-        jobs=jobs,
-        seconds=timeout,
-        limit=max_variants,
-        line_info=line_info,
-        store=None if no_cache else common.cache_folder(),
-    )
-    label = name or sources.label(found)
-    if Path(label).name != label:
-        raise InputError.one("--name", "a file name without a folder", repr(label))
-    with progress.shown("compiling", quiet=as_json) as tell:
-        compilation = builder.compile_targets(request, tell)
+    wanted = common.parse_targets(targets) or sources.DEFAULT_TARGETS
+    if not traces and (widen or exclude or older):
+        raise InputError.one("--widen, --exclude, --allow-stale", "--from with a trace", "none")
+    if traces and kernels:
+        raise InputError.one("KERNELS", "either KERNELS or --from", "both")
+    with tempfile.TemporaryDirectory(prefix="aotkern-") as folder:
+        task = (
+            from_trace.traced(traces, wanted, Path(folder), widen=widen, exclude=exclude, older=older)
+            if traces
+            else from_trace.declared(kernels)
+        )
+        request = builder.Request(
+            sources=task.sources,
+            targets=wanted,
+            inherited=common.environment(),
+            jobs=jobs,
+            seconds=timeout,
+            limit=max_variants,
+            line_info=line_info,
+            store=None if no_cache else common.cache_folder(),
+        )
+        label = name or task.label
+        if Path(label).name != label:
+            raise InputError.one("--name", "a file name without a folder", repr(label))
+        with progress.shown("compiling", quiet=as_json) as tell:
+            compilation = builder.compile_targets(request, tell)
+    task.finish(compilation)
     if targets:
         _all_declared(request.targets, compilation)
-    provenance = sources.provenance(found)
     published = {
-        target: builder.publish(result, out, label, provenance) for target, result in compilation.targets.items()
+        target: builder.publish(result, out, label, task.provenance(target))
+        for target, result in compilation.targets.items()
     }
     document = machine.build(compilation, published)
     report = text.build(compilation, published) + (f"\n\n{text.slowest(compilation)}" if slowest else "")

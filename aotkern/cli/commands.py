@@ -9,6 +9,8 @@ from aotkern.cli.lazy import LazyGroup
 
 COMMANDS = {
     "build": ("aotkern.cli.build:build", "Compile declared variants into one bundle per target."),
+    "record": ("aotkern.cli.record:record", "Run a program and write down what it asks Triton's compiler for."),
+    "run": ("aotkern.cli.run:run", "Run a program unchanged with prebuilt binaries."),
     "verify": ("aotkern.cli.inspect:verify", "Check every byte of bundles, without running anything."),
     "show": ("aotkern.cli.inspect:show", "Show what is in a bundle, or one of its variants."),
     "manifest": ("aotkern.cli.inspect:manifest", "Print the manifest of a bundle."),

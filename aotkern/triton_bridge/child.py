@@ -36,8 +36,13 @@ def start(folder: str) -> AfterImport:
 
 def environment(base: Mapping[str, str], folder: Path) -> dict[str, str]:
     """An environment whose Python processes watch themselves and write into `folder`."""
-    paths = [str(INJECTED), *filter(None, [base.get("PYTHONPATH", "")])]
-    return {**base, "PYTHONPATH": os.pathsep.join(paths), EVENTS: str(folder)}
+    return injected(base, {EVENTS: str(folder)})
+
+
+def injected(base: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
+    """An environment whose Python processes do what the variables ask for; see `inject/sitecustomize.py`."""
+    paths = [str(INJECTED), *(part for part in [base.get("PYTHONPATH", "")] if part and part != str(INJECTED))]
+    return {**base, "PYTHONPATH": os.pathsep.join(paths), **variables}
 
 
 def mark_phase(phase: str) -> bool:

@@ -8,9 +8,22 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 
 EVENTS = "AOTKERN_JIT_EVENTS"
 """The folder of event files; set by `aotkern audit jit` for the program that it runs."""
+
+TRACE = "AOTKERN_TRACE"
+"""The folder of the rows of a trace; set by `aotkern record` for the program that it runs."""
+BUNDLE = "AOTKERN_BUNDLE"
+"""The bundles that serve this process, separated like PATH; set by `aotkern run`, or in a deployment."""
+ON_MISS = "AOTKERN_ON_MISS"
+UNTUNED = "AOTKERN_UNTUNED"
+OTHER_TRITON = "AOTKERN_OTHER_TRITON"
+LOCK = "AOTKERN_LOCK"
+"""How they serve it: the arguments of `aotkern.install`."""
+SERVED_EVENTS = "AOTKERN_SERVED_EVENTS"
+"""The folder of hits and misses; set by `aotkern run`."""
 
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
@@ -18,6 +31,40 @@ _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 def events_folder() -> str:
     """Where this process is to write its events; empty when it is not watched."""
     return os.environ.get(EVENTS, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """How this process is to be served; see `aotkern.install`.
+
+    Attributes:
+        bundles: The bundles; none where nothing is served.
+        on_miss: What to do with a miss.
+        untuned: What to do with a tuning key that is in no table.
+        other_triton: Whether bundles that another version of Triton built may be used.
+        locked: A lock file, or nothing.
+        events: The folder for hits and misses, or nothing.
+    """
+
+    bundles: tuple[str, ...] = ()
+    on_miss: str = "error"
+    untuned: str = "miss"
+    other_triton: bool = False
+    locked: str = ""
+    events: str = ""
+
+
+def served() -> Served:
+    """What the environment says about prebuilt binaries."""
+    given = os.environ
+    return Served(
+        bundles=tuple(part for part in given.get(BUNDLE, "").split(os.pathsep) if part),
+        on_miss=given.get(ON_MISS, "error"),
+        untuned=given.get(UNTUNED, "miss"),
+        other_triton=given.get(OTHER_TRITON, "") not in ("", "0"),
+        locked=given.get(LOCK, ""),
+        events=given.get(SERVED_EVENTS, ""),
+    )
 
 
 def rank() -> int | None:

@@ -1,4 +1,4 @@
-"""Runs at the start of every Python process of a watched program, and makes Triton watched once it is imported.
+"""Runs at the start of every Python process of a program that is watched, recorded or served, and waits for Triton.
 
 Imports nothing before that: a process that never imports Triton pays for one entry in `sys.meta_path`. Afterwards the
 program's own `sitecustomize`, which this file hides, is run. Written for any Python 3, since the program's may be old.
@@ -7,33 +7,44 @@ program's own `sitecustomize`, which this file hides, is run. Written for any Py
 import os
 import sys
 
+# For each variable of the environment that asks for something: the module of aotkern whose `start` does it, and what a
+# process is then. A watch comes last, so that it also sees the others' work.
+_STARTS = (
+    ("AOTKERN_BUNDLE", "aotkern.triton_bridge.installed", "served"),
+    ("AOTKERN_TRACE", "aotkern.triton_bridge.recording", "recorded"),
+    ("AOTKERN_JIT_EVENTS", "aotkern.triton_bridge.child", "watched"),
+)
+
 
 class _BeforeTriton:
-    """A finder that starts the watch when `triton` is looked for, and then steps aside."""
+    """A finder that starts what was asked for when `triton` is looked for, and then steps aside."""
 
-    def __init__(self, folder, home):
-        self.folder, self.home = folder, home
+    def __init__(self, starts, home):
+        self.starts, self.home = starts, home
 
     def find_spec(self, name, path=None, target=None):
         if name != "triton" or self not in sys.meta_path:
             return None
         sys.meta_path.remove(self)
-        try:
-            if sys.version_info < (3, 10):
-                raise ImportError("Python %d.%d is too old" % sys.version_info[:2])
-            finder = self.child().start(self.folder)
-        except Exception as error:
-            sys.stderr.write("aotkern: process %d is not watched: %s\n" % (os.getpid(), error))
-            return None
-        return finder.find_spec(name, path, target)
+        finder = None
+        for variable, module, word in self.starts:
+            try:
+                if sys.version_info < (3, 10):
+                    raise ImportError("Python %d.%d is too old" % sys.version_info[:2])
+                finder = self.child(module).start(os.environ[variable])
+            except Exception as error:
+                if word == "served" and os.environ.get("AOTKERN_ON_MISS", "error") == "error":
+                    raise ImportError("aotkern: process %d is not served: %s" % (os.getpid(), error)) from error
+                sys.stderr.write("aotkern: process %d is not %s: %s\n" % (os.getpid(), word, error))
+        return finder and finder.find_spec(name, path, target)
 
-    def child(self):
-        """The watch: from the program's own aotkern where it has one, else from the one that runs the audit."""
+    def child(self, name):
+        """A module of aotkern: of the program's own where it has one, else of the one that started it."""
         import importlib
         from importlib.machinery import PathFinder
 
         try:
-            return importlib.import_module("aotkern.triton_bridge.child")
+            return importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name != "aotkern":
                 raise
@@ -44,16 +55,16 @@ class _BeforeTriton:
                 return PathFinder.find_spec(name, [home], target) if name == "aotkern" else None
 
         sys.meta_path.append(_Aotkern)
-        return importlib.import_module("aotkern.triton_bridge.child")
+        return importlib.import_module(name)
 
 
 def _begin():
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here or not entry]
-    folder = os.environ.get("AOTKERN_JIT_EVENTS")
-    if folder:
+    starts = [start for start in _STARTS if os.environ.get(start[0])]
+    if starts:
         home = os.path.dirname(os.path.dirname(os.path.dirname(here)))
-        sys.meta_path.insert(0, _BeforeTriton(folder, home))
+        sys.meta_path.insert(0, _BeforeTriton(starts, home))
 
 
 def _chain():

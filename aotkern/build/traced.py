@@ -1,0 +1,111 @@
+"""Kernels that a trace names: imported, held against the digests that were recorded, with exactly the traced variants.
+
+The other way to a `LoadedKernel` than a declaration; runs in a worker, as `registry` does.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+from aotkern.build.registry import LoadedKernel, Source, loaded
+from aotkern.errors import InputError, Problem
+from aotkern.spec import Fixed, Kernel, VariantKey
+from aotkern.target import Target
+from aotkern.trace import Recorded, Trace
+
+SUFFIX = ".jsonl"
+
+
+def is_trace(source: Source) -> bool:
+    """Whether a source is a trace."""
+    return source.path is not None and source.path.suffix == SUFFIX
+
+
+def load(source: Source) -> tuple[LoadedKernel, ...]:
+    """The kernels of a trace.
+
+    Raises:
+        InputError: A module cannot be imported, a kernel is not there any more, or its source has changed since it was
+            recorded and `allow_stale` does not take it; all problems at once.
+        IntegrityError: The file is no trace.
+    """
+    path = source.path
+    if path is None:
+        raise InputError.one(source.name, "the file of a trace", "a module")
+    rows: dict[str, list[Recorded]] = {}
+    for row in Trace.parse(path.read_bytes(), str(path)).recorded:
+        rows.setdefault(row.key.kernel, []).append(row)
+    kernels: list[LoadedKernel] = []
+    problems: list[Problem] = []
+    for name, recorded in rows.items():
+        try:
+            kernel = _kernel(name, recorded)
+        except InputError as error:
+            problems.extend(error.problems)
+            continue
+        problems.extend([] if source.allow_stale else _stale(kernel, recorded))
+        kernels.append(kernel)
+    if problems:
+        raise InputError(problems)
+    return tuple(kernels)
+
+
+def keys(kernel: LoadedKernel, target: Target, limit: int) -> tuple[VariantKey, ...] | None:
+    """The variants of a traced kernel for one target; None for a kernel whose declaration says them.
+
+    Raises:
+        InputError: They are more than `limit`.
+    """
+    if kernel.keys is None:
+        return None
+    found = tuple(key for key in kernel.keys if key.target == target)
+    if len(found) > limit:
+        name, count = widest(found)
+        reason = f"{len(found)}; {name} alone took {count} values: could it be a run-time argument?"
+        raise InputError.one(f"kernel {kernel.declaration.name}", f"at most {limit} variants for {target}", reason)
+    return found
+
+
+def widest(found: tuple[VariantKey, ...]) -> tuple[str, int]:
+    """The parameter with the most constants, and how many these are."""
+    constants: dict[str, set[str]] = {}
+    for key in found:
+        for name, spec in key.arguments:
+            constants.setdefault(name, set()).update({spec.constant.text} if isinstance(spec, Fixed) else set())
+    return max(((name, len(texts)) for name, texts in constants.items()), key=lambda pair: pair[1])
+
+
+def _kernel(name: str, rows: list[Recorded]) -> LoadedKernel:
+    first = rows[0]
+    suffix = "".join(f".{function}" for function, _ in first.functions)
+    function = _resolve(first.module, name[len(first.module) + 1 :].removesuffix(suffix))
+    functions = {qualified: _resolve(module, qualified) for qualified, module in first.functions}
+    return loaded(Kernel(function, name=name), functions, tuple(row.key for row in rows))
+
+
+def _resolve(module: str, qualified: str) -> Any:
+    """The JIT function with this name, under whatever is wrapped around it (autotuners, heuristics)."""
+    where = f"{module}.{qualified}"
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as error:
+        raise InputError.one(
+            where, f"a module {module} on the import path", f"{type(error).__name__}: {error}"
+        ) from error
+    for part in qualified.split("."):
+        found = getattr(found, part, None)
+    while found is not None and not hasattr(found, "get_capture_scope"):
+        found = getattr(found, "fn", None)
+    if found is None:
+        raise InputError.one(where, "the kernel that was recorded", "no such kernel in the installed module")
+    return found
+
+
+def _stale(kernel: LoadedKernel, rows: list[Recorded]) -> Iterator[Problem]:
+    for digest in sorted({row.source for row in rows if row.source != kernel.source}):
+        where = f"kernel {kernel.declaration.name}"
+        yield Problem(
+            where, f"the source that was recorded ({digest.short})", f"stale: {kernel.source.short} is installed"
+        )

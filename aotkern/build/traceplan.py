@@ -1,0 +1,135 @@
+"""From a trace to what is to be built of it for some targets: a pure plan.
+
+1. Variants that only an autotuner's benchmark asked for are left out, unless their configuration was chosen.
+2. A kernel that is given functions as constants becomes one kernel for each set of them, named after them.
+3. What was recorded on a target is built for it. A kernel that was not recorded there is carried over from another
+   target: a pointer class that only one back end has is dropped or built both ways, hints that only the other back end
+   knows are dropped, and everything else is asked for as it is, so that the back end refuses what it does not have.
+4. Widening adds, for every variant, what serves the values that were not seen.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from aotkern.canonical import dumps
+from aotkern.spec import ArgumentSpec, Constant, Fixed, Group, Runtime, VariantKey
+from aotkern.target import Backend, Target
+from aotkern.trace import Chosen, Recorded, Trace
+
+HINTS = {
+    Backend.HIP: ("kpack", "matrix_instr_nonkdim", "schedule_hint", "waves_per_eu"),
+    Backend.CUDA: ("maxnreg", "min_shared_mem", "sched4reg"),
+}
+"""Options that change how fast the code of one back end is, and not what it computes; the other does not know them."""
+
+MANY = 16
+"""From so many constants of one parameter on, a note asks whether it should be a run-time argument."""
+
+TUNING = "tuning"
+"""The field of a bundle's provenance that holds the autotuners' choices."""
+
+
+def planned(trace: Trace, targets: Sequence[Target], *, widen: bool, exclude: Sequence[str] = ()) -> Trace:
+    """The variants to build, each for one of the targets.
+
+    Args:
+        trace: What was recorded.
+        targets: For what to build.
+        widen: Add general variants.
+        exclude: Patterns of kernel names to leave out.
+    """
+    wanted: dict[str, list[Recorded]] = {}
+    for row in trace.recorded:
+        if not _unwanted(row, trace.chosen) and not any(fnmatchcase(row.key.kernel, pattern) for pattern in exclude):
+            name = ".".join((row.key.kernel, *(function for function, _ in row.functions)))
+            wanted.setdefault(name, []).append(replace(row, key=replace(row.key, kernel=name)))
+    rows: list[Recorded] = []
+    for target, recorded in itertools.product(targets, wanted.values()):
+        nearest = min(_distance(row.key.target, target) for row in recorded)
+        for row in recorded:
+            for key in _translated(row.key, target) if _distance(row.key.target, target) == nearest else ():
+                wider = general(key, row.constexprs) if widen else iter(())
+                rows += [replace(row, key=one, heuristic=(), trial=False) for one in (key, *wider)]
+    return Trace.of(rows)
+
+
+def _distance(recorded: Target, target: Target) -> int:
+    """What was recorded on the target itself counts, then what was on its back end, then everything else."""
+    return 0 if recorded == target else 1 if recorded.backend is target.backend else 2
+
+
+def _unwanted(row: Recorded, chosen: Sequence[Chosen]) -> bool:
+    """Whether a row is a benchmark's whose configuration was not chosen for any tuning key."""
+    mine = (choice for choice in chosen if (choice.kernel, choice.source) == (row.key.kernel, row.source))
+    return row.trial and not any(_agrees(row.key, choice) for choice in mine if choice.target == str(row.key.target))
+
+
+def _agrees(key: VariantKey, choice: Chosen) -> bool:
+    """An option that a key does not name has its default, which is not known here: it is taken to agree."""
+    known = {name: spec.constant.text for name, spec in key.arguments if isinstance(spec, Fixed)}
+    known |= {name: value.text for name, value in key.options}
+    return all(known.get(name, text) == text for name, text in choice.config)
+
+
+def _translated(key: VariantKey, target: Target) -> Iterator[VariantKey]:
+    if key.target.backend is target.backend:
+        yield replace(key, target=target)
+        return
+    options = tuple((name, value) for name, value in key.options if name not in HINTS[key.target.backend])
+    moved = replace(key, target=target, options=options)
+    yield _with(moved, lambda leaf: replace(leaf, small=False))
+    if target.backend is Backend.HIP:
+        # Whether a storage is small was not recorded: 32-bit offsets where it is, and a variant for all others.
+        yield _with(moved, lambda leaf: replace(leaf, small=leaf.is_pointer))
+
+
+def general(key: VariantKey, constexprs: Sequence[str]) -> Iterator[VariantKey]:
+    """Variants that assume less: of integers nothing but their type, then also of storages, then also of addresses."""
+    # An integer that was 1 was compiled in. Inside a tuple it cannot be told from a constexpr, and stays.
+    ones = {name for name, spec in key.arguments if spec == Fixed(Constant("1")) and name not in constexprs}
+    arguments = tuple((name, Runtime("i32") if name in ones else spec) for name, spec in key.arguments)
+    integers = _with(
+        replace(key, arguments=arguments), lambda leaf: leaf if leaf.is_pointer else replace(leaf, divisible=False)
+    )
+    storages = _with(integers, lambda leaf: replace(leaf, small=False))
+    yield from (integers, storages, _with(storages, lambda leaf: replace(leaf, divisible=False)))
+
+
+def _with(key: VariantKey, change: Callable[[Runtime], Runtime]) -> VariantKey:
+    """A key with all run-time arguments changed."""
+
+    def changed(spec: ArgumentSpec) -> ArgumentSpec:
+        if isinstance(spec, Group):
+            return Group(tuple(map(changed, spec.items)))
+        return change(spec) if isinstance(spec, Runtime) else spec
+
+    return replace(key, arguments=tuple((name, changed(spec)) for name, spec in key.arguments))
+
+
+def tuning(chosen: Sequence[Chosen], target: Target) -> str:
+    """The autotuners' choices for a bundle's provenance.
+
+    What was measured on the target itself comes first; a key that was measured elsewhere only is taken from there.
+    """
+    rows: dict[tuple[str, str, tuple[str, ...]], Chosen] = {}
+    for choice in sorted(chosen, key=lambda choice: choice.target != str(target)):
+        rows.setdefault((choice.kernel, str(choice.source), choice.key), choice)
+    return dumps([choice.to_json() for choice in rows.values()]) if rows else ""
+
+
+def notes(trace: Trace) -> Iterator[str]:
+    """What people should know of a trace: what cannot be built, and constants that look like run-time values."""
+    for row in trace.unbuildable:
+        yield f"kernel {row.kernel} ({row.target}): not built: {row.reason}"
+    values: dict[tuple[str, str], set[str]] = {}
+    for recorded in trace.recorded:
+        for name, spec in recorded.key.arguments:
+            if isinstance(spec, Fixed):
+                values.setdefault((recorded.key.kernel, name), set()).add(spec.constant.text)
+    for (kernel, name), texts in sorted(values.items()):
+        if len(texts) >= MANY:
+            yield f"kernel {kernel}: argument {name} took {len(texts)} values: could it be a run-time argument?"

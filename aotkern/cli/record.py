@@ -1,0 +1,66 @@
+"""`aotkern record`."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from aotkern.build import traceplan
+from aotkern.bundle import publish
+from aotkern.cli import common
+from aotkern.errors import InputError
+from aotkern.trace import Trace, merge
+from aotkern.triton_bridge import child, recording
+from aotkern.triton_bridge.launch import Ready, Runner
+from aotkern.triton_bridge.surroundings import TRACE
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option(
+    "--out", "-o", type=click.Path(path_type=Path), default=Path("trace.jsonl"), show_default=True, help="The trace."
+)
+@click.option("--append", is_flag=True, help="Merge with the trace that is there, instead of replacing it.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def record(out: Path, append: bool, command: tuple[str, ...]) -> NoReturn:
+    """Run COMMAND unchanged and write down what its processes ask Triton's compiler for.
+
+    The trace holds kernels by name and content digest, argument classes, compile-time constants, options, and what
+    autotuners chose; no tensor, address or path. Build it with `aotkern build --from`. The exit code is the command's;
+    2 when nothing could be recorded.
+    """
+    before = [Trace.parse(out.read_bytes(), str(out))] if append and out.exists() else []
+    with tempfile.TemporaryDirectory(prefix="aotkern-record-") as folder:
+        environment = child.injected(common.environment(), {TRACE: folder})
+        status = run_command(command, environment)
+        trace = merge((*before, recording.collect(Path(folder))))
+    try:
+        publish(out, trace.to_bytes())
+    except OSError as error:
+        raise InputError.one(str(out), "a place that can be written", error.strerror or str(error)) from error
+    asked = sum(not row.trial for row in trace.recorded)
+    kernels = len({row.key.kernel for row in trace.recorded})
+    lines = [
+        f"{out}: {asked} variants of {kernels} kernels, {len(trace.recorded) - asked} more that only benchmarks asked "
+        f"for, {len(trace.chosen)} choices of autotuners",
+        *(f"note: {note}" for note in traceplan.notes(trace)),
+    ]
+    click.echo("\n".join(lines), err=True)
+    sys.exit(status or (0 if trace.recorded else 2))
+
+
+def run_command(command: tuple[str, ...], environment: dict[str, str]) -> int:
+    """Run a command with its output passed on; its exit status.
+
+    Raises:
+        InputError: It cannot be started.
+    """
+    try:
+        runner = Runner(command, None, Ready(), sys.stdout.buffer, sys.stderr.buffer)
+        status = runner.run(environment)
+    except OSError as error:
+        raise InputError.one("COMMAND", "a program that can be started", f"{command[0]}: {error.strerror}") from error
+    return status if status >= 0 else 128 - status

@@ -1,0 +1,98 @@
+"""`aotkern run`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from aotkern.cli import common
+from aotkern.cli.record import run_command
+from aotkern.triton_bridge import child, installed
+from aotkern.triton_bridge.serve import ON_MISS, UNTUNED
+from aotkern.triton_bridge.surroundings import BUNDLE, LOCK, OTHER_TRITON, SERVED_EVENTS
+from aotkern.triton_bridge.surroundings import ON_MISS as ON_MISS_VARIABLE
+from aotkern.triton_bridge.surroundings import UNTUNED as UNTUNED_VARIABLE
+
+SHOWN = 20
+"""Reasons for misses that the summary lists."""
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--bundle", "-b", "bundles", multiple=True, required=True, help="A bundle, folder, entry point, package.")
+@click.option("--on-miss", type=click.Choice(ON_MISS), default="error", show_default=True, help="What a miss does.")
+@click.option(
+    "--untuned",
+    type=click.Choice(UNTUNED),
+    default="miss",
+    show_default=True,
+    help="An autotuner's key that was not recorded: a miss, or what was chosen most often.",
+)
+@click.option("--other-triton", is_flag=True, help="Use bundles that another tested version of Triton built.")
+@click.option("--locked", type=click.Path(path_type=Path), help="Refuse bundles that are not in this lock file.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(
+    bundles: tuple[str, ...],
+    on_miss: str,
+    untuned: str,
+    other_triton: bool,
+    locked: Path | None,
+    command: tuple[str, ...],
+) -> NoReturn:
+    """Run COMMAND unchanged, its Triton kernels served from prebuilt binaries in all its processes.
+
+    Bundles for several targets may come together: the device decides. A summary of hits and misses goes to standard
+    error at the end. The exit code is the command's.
+    """
+    opened = installed.opened(bundles, locked)  # what is damaged, absent or not locked is said before anything runs
+    places = [os.path.abspath(bundle) if Path(bundle).exists() else bundle for bundle in bundles]  # noqa: PTH100
+    variables = {
+        BUNDLE: os.pathsep.join(places),
+        ON_MISS_VARIABLE: on_miss,
+        UNTUNED_VARIABLE: untuned,
+        OTHER_TRITON: str(int(other_triton)),
+        LOCK: str(locked.absolute()) if locked else "",
+    }
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="aotkern-run-"))
+        except OSError:
+            folder = ""  # a read-only system: everything works, without the summary
+        environment = child.injected(common.environment(), {**variables, SERVED_EVENTS: folder})
+        status = run_command(command, environment)
+        text = summary(events(Path(folder))) if folder else "no summary: no folder for temporary files"
+    click.echo(f"aotkern: {len(opened)} bundles; {text}", err=True)
+    sys.exit(status)
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    """What the processes of a run wrote down; lines that were cut short are left out."""
+    found: list[dict[str, Any]] = []
+    for path in sorted(folder.glob("*.jsonl")):
+        for line in path.read_text("utf-8", "replace").splitlines():
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                continue
+    return found
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """Hits and misses in words."""
+    counts = Counter(row.get("event") for row in rows)
+    reasons = Counter(row["reason"] for row in rows if row.get("event") in ("miss", "untuned"))
+    lines = [
+        f"{counts['process']} processes with Triton, {counts['hit']} specialisations served, {counts['miss']} missed; "
+        f"{counts['tuned']} tunings known, {counts['untuned']} not"
+    ]
+    lines += [f"{count} x {reason}" for reason, count in reasons.most_common(SHOWN)]
+    if len(reasons) > SHOWN:
+        lines.append(f"... and {len(reasons) - SHOWN} more reasons")
+    return "\n".join(lines)

@@ -1,0 +1,244 @@
+"""A trace: what a program asked Triton's compiler for, as values and as canonical bytes. No IO.
+
+One JSON object a line, sorted, each line once, so that traces can be merged, compared and kept in git:
+
+    {"format":"aotkern.trace","version":1}
+    {"variant":"pkg.mod.add[cuda:90](x:*fp32:D,n:i32,B=64){num_warps=8}","module":"pkg.mod","source":"sha256:...",...}
+    {"choice":"pkg.mod.add","config":{"B":"64","num_warps":"8"},"key":["1024"],"source":"sha256:...",...}
+    {"unbuildable":"__main__.outer.<locals>.inner","reason":"...","target":"cuda:90"}
+
+A trace holds types, classes and compile-time constants, and names of modules; it holds no tensor, no address, no path
+and no value of a run-time argument, except for those integers and texts that an autotuner's key is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aotkern.canonical import dumps, loads
+from aotkern.digest import Digest
+from aotkern.errors import IntegrityError, Problem, ProblemsError
+from aotkern.fields import Fields
+from aotkern.spec import VariantKey
+from aotkern.target import Target
+
+FORMAT = "aotkern.trace"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A specialisation that was compiled, or found in a cache.
+
+    Attributes:
+        key: The variant; its kernel is named by module and qualified name, its options are those that differ from the
+            back end's defaults.
+        module: The module that defines the kernel.
+        source: Digest of the kernel with everything it uses, and of the functions that it was given as constants.
+        functions: Those functions: qualified name and defining module, sorted.
+        constexprs: Parameters that are `tl.constexpr`, sorted.
+        heuristic: Those of them that a `triton.heuristics` computed.
+        trial: Whether only an autotuner's benchmark asked for it.
+        triton: Version of the Triton that recorded it.
+    """
+
+    key: VariantKey
+    module: str
+    source: Digest
+    functions: tuple[tuple[str, str], ...] = ()
+    constexprs: tuple[str, ...] = ()
+    heuristic: tuple[str, ...] = ()
+    trial: bool = False
+    triton: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for one line."""
+        return {
+            "variant": str(self.key),
+            "module": self.module,
+            "source": str(self.source),
+            "functions": dict(self.functions),
+            "constexprs": list(self.constexprs),
+            "heuristic": list(self.heuristic),
+            "trial": self.trial,
+            "triton": self.triton,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What an autotuner chose for one tuning key.
+
+    Attributes:
+        kernel: Module and qualified name of the kernel under the autotuner.
+        source: Digest of that kernel.
+        target: Where it was measured.
+        key: The tuning key: values of the key arguments, then element types, as canonical texts of constants.
+        config: The chosen configuration: parameters and options, sorted, by canonical texts.
+    """
+
+    kernel: str
+    source: Digest
+    target: str
+    key: tuple[str, ...]
+    config: tuple[tuple[str, str], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for one line."""
+        return {
+            "choice": self.kernel,
+            "source": str(self.source),
+            "target": self.target,
+            "key": list(self.key),
+            "config": dict(self.config),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Unbuildable:
+    """Something that was compiled and that no build can repeat, with the reason."""
+
+    kernel: str
+    target: str
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for one line."""
+        return {"unbuildable": self.kernel, "target": self.target, "reason": self.reason}
+
+
+Row = Recorded | Chosen | Unbuildable
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Rows without repetition, each kind sorted by its text."""
+
+    recorded: tuple[Recorded, ...] = ()
+    chosen: tuple[Chosen, ...] = ()
+    unbuildable: tuple[Unbuildable, ...] = ()
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> Trace:
+        """Sort and merge.
+
+        A specialisation that was asked for outside a benchmark counts as asked for; of two choices for one tuning key
+        the later one counts.
+        """
+        recorded: dict[Recorded, bool] = {}
+        chosen: dict[tuple[str, Digest, str, tuple[str, ...]], Chosen] = {}
+        unbuildable: dict[Unbuildable, None] = {}
+        for row in rows:
+            if isinstance(row, Recorded):
+                asked = replace(row, trial=False)
+                recorded[asked] = recorded.get(asked, True) and row.trial
+            elif isinstance(row, Chosen):
+                chosen[row.kernel, row.source, row.target, row.key] = row
+            else:
+                unbuildable[row] = None
+        return cls(
+            tuple(sorted((replace(row, trial=trial) for row, trial in recorded.items()), key=_text)),
+            tuple(sorted(chosen.values(), key=_text)),
+            tuple(sorted(unbuildable, key=_text)),
+        )
+
+    @classmethod
+    def parse(cls, data: bytes, where: str) -> Trace:
+        """Read a trace.
+
+        Raises:
+            IntegrityError: Not a trace of this version; every bad line is reported.
+        """
+        lines = data.split(b"\n")
+        head = loads(lines[0], f"{where}: line 1") if data else None
+        if head != {"format": FORMAT, "version": VERSION}:
+            raise IntegrityError.one(f"{where}: line 1", f"{FORMAT} version {VERSION}", repr(head)[:100])
+        rows: list[Row] = []
+        problems: list[Problem] = []
+        for number, line in enumerate(lines[1:], 2):
+            try:
+                rows += [_row(loads(line, f"{where}: line {number}"), f"{where}: line {number}")] if line else []
+            except ProblemsError as error:
+                problems += error.problems
+        if problems:
+            raise IntegrityError(problems)
+        return cls.of(rows)
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes."""
+        rows: tuple[Row, ...] = (*self.recorded, *self.chosen, *self.unbuildable)
+        lines = [dumps({"format": FORMAT, "version": VERSION}), *map(_text, rows)]
+        return ("\n".join(lines) + "\n").encode()
+
+
+def merge(traces: Iterable[Trace]) -> Trace:
+    """All rows of several traces."""
+    rows: list[Row] = []
+    for trace in traces:
+        rows += [*trace.recorded, *trace.chosen, *trace.unbuildable]
+    return Trace.of(rows)
+
+
+def row(value: Mapping[str, Any], where: str) -> Row:
+    """Read the plain values of one line.
+
+    Raises:
+        IntegrityError: Not a row of a trace.
+    """
+    return _row(value, where)
+
+
+def _text(item: Row) -> str:
+    return dumps(item.to_json())
+
+
+def _row(value: object, where: str) -> Row:
+    problems: list[Problem] = []
+    kinds = ("variant", "choice", "unbuildable")
+    kind = next((name for name in kinds if isinstance(value, dict) and name in value), "")
+    found: Row
+    if kind == "variant":
+        names = ("variant", "module", "source", "functions", "constexprs", "heuristic", "trial", "triton")
+        form = Fields(value, where, names, problems)
+        key, source = form.parsed("variant", VariantKey.parse), form.parsed("source", Digest.parse)
+        found = Recorded(
+            key or VariantKey("", _NOWHERE, ()),
+            form.text("module"),
+            source or _NOTHING,
+            tuple(sorted(form.texts("functions").items())),
+            _texts(form, "constexprs"),
+            _texts(form, "heuristic"),
+            form.flag("trial"),
+            form.label("triton"),
+        )
+        if key and not key.kernel.startswith(f"{found.module}."):
+            problems.append(Problem(f"{where}: variant", f"a kernel of module {found.module}", key.kernel))
+    elif kind == "choice":
+        form = Fields(value, where, ("choice", "source", "target", "key", "config"), problems)
+        found = Chosen(
+            form.text("choice"),
+            form.parsed("source", Digest.parse) or _NOTHING,
+            str(form.parsed("target", Target.parse)),
+            _texts(form, "key"),
+            tuple(sorted(form.texts("config").items())),
+        )
+    else:
+        form = Fields(value, where, ("unbuildable", "target", "reason"), problems)
+        found = Unbuildable(form.text("unbuildable"), form.text("target"), form.text("reason"))
+    if problems:
+        raise IntegrityError(problems)
+    return found
+
+
+def _texts(form: Fields, name: str) -> tuple[str, ...]:
+    value = form.get(name)
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    form.problems.append(Problem(f"{form.where}: {name}", "a list of texts", repr(value)[:100]))
+    return ()
+
+
+_NOWHERE = Target.parse("gfx942")
+_NOTHING = Digest.of(b"")

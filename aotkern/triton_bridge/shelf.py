@@ -1,0 +1,212 @@
+"""The prebuilt variants that a program may be served, and the choice among them: pure, and without Triton.
+
+A kernel is found by the digest of its source, not by its name: a module that moved, or a comment that changed, is the
+same kernel; an edited one is not, whatever it is called.
+
+The choice is dispatch's own. Triton has sorted the call into a specialisation already, so that each argument stands for
+all values of its class: the value that is hardest to serve speaks for them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from aotkern.arguments import Pointer, Value
+from aotkern.bundle import Bundle
+from aotkern.canonical import loads
+from aotkern.digest import Digest
+from aotkern.dispatch import INTEGER_RANGES, SMALL_STORAGE, Choice, Miss, Table, Variant, choose
+from aotkern.errors import IntegrityError, Problem
+from aotkern.manifest import KernelEntry, VariantEntry
+from aotkern.spec import ArgumentSpec, Constant, Fixed, Group, Parameter, Runtime
+from aotkern.target import Backend, Target
+from aotkern.trace import Chosen, row
+
+TUNING = "tuning"
+"""The field of a bundle's provenance that holds the autotuners' choices, as rows of a trace."""
+
+TESTED: Mapping[str, tuple[Backend, ...]] = {"3.9.0": (Backend.HIP, Backend.CUDA), "3.6.0": (Backend.CUDA,)}
+"""Versions of Triton, with their back ends, that `aotkern.triton_bridge.prebuilt` knows how to serve."""
+
+OF_AN_INSTALLATION = ("extern_libs",)
+"""Options that differ between two versions of Triton whose code may be mixed only by permission."""
+
+
+@dataclass(frozen=True)
+class Prebuilt:
+    """A kernel in a bundle.
+
+    Attributes:
+        bundle: The bundle.
+        entry: The kernel.
+    """
+
+    bundle: Bundle
+    entry: KernelEntry
+
+    @cached_property
+    def variants(self) -> tuple[VariantEntry, ...]:
+        """Its variants as the manifest lists them."""
+        return tuple(item for item in self.bundle.manifest.variants if item.kernel == self.entry.name)
+
+    @cached_property
+    def table(self) -> Table:
+        """Its variants arranged for choosing."""
+        options = self.bundle.manifest.options
+        rows = [Variant(item.key, options[item.options]) for item in self.variants]
+        return Table.make(self.entry.name, self.entry.parameters, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """The variant that serves a request."""
+
+    kernel: Prebuilt
+    variant: VariantEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Nothing serves a request.
+
+    Attributes:
+        kernel: The kernel that was asked for.
+        reason: Why, in words, with the nearest variant and what differs where there is one.
+        nearest: Text of that variant's key, or None.
+        problems: What differs from it.
+    """
+
+    kernel: str
+    reason: str
+    nearest: str | None = None
+    problems: tuple[Problem, ...] = ()
+
+
+class Shelf:
+    """The kernels of some bundles.
+
+    Args:
+        bundles: The bundles, each for one target.
+        triton: Version of the running Triton.
+        mixed: Whether bundles that another version built may be used.
+    """
+
+    def __init__(self, bundles: Sequence[Bundle], triton: str, *, mixed: bool) -> None:
+        self.bundles, self.triton, self.mixed = tuple(bundles), triton, mixed
+        self._kernels: dict[tuple[Target, Digest], Prebuilt] = {}
+        self._names: dict[str, Prebuilt] = {}
+        self._choices: dict[tuple[str, Digest], dict[tuple[str, ...], Mapping[str, str]]] = {}
+        for bundle in reversed(self.bundles):  # the first one counts
+            target = bundle.manifest.target
+            for entry in bundle.manifest.kernels:
+                kernel = Prebuilt(bundle, entry)
+                self._kernels[target, entry.source] = self._names[entry.name] = kernel
+            for chosen in _choices(bundle):
+                self._choices.setdefault((str(target), chosen.source), {})[chosen.key] = dict(chosen.config)
+
+    def kernel(self, name: str, source: Digest, target: Target) -> Prebuilt | Refusal:
+        """The kernel with this source for a device of this target, or why there is none."""
+        if target.backend not in TESTED.get(self.triton.partition("+")[0], ()):
+            tested = ", ".join(f"{version} ({' and '.join(ends)})" for version, ends in sorted(TESTED.items()))
+            return Refusal(name, f"{name}: Triton {self.triton} on {target} was not tested; tested are {tested}")
+        fitting = [bundle for bundle in self.bundles if bundle.manifest.target.refusal(target) is None]
+        if not fitting:
+            there = ", ".join(str(bundle.manifest.target) for bundle in self.bundles) or "none"
+            return Refusal(name, f"{name}: no bundle for {target} (there are bundles for: {there})")
+        found = next(filter(None, (self._kernels.get((item.manifest.target, source)) for item in fitting)), None)
+        if found is None:
+            return Refusal(name, self._absent(name, source))
+        built_by = found.bundle.manifest.toolchain.get("triton", "unknown")
+        if built_by != self.triton and not self.mixed:
+            where = found.bundle.where
+            return Refusal(name, f"{name}: {where} was built by Triton {built_by}, this is Triton {self.triton}")
+        return found
+
+    def _absent(self, name: str, source: Digest) -> str:
+        namesake = self._names.get(name)
+        if namesake is None:
+            return f"{name}: no bundle has this kernel"
+        built = namesake.entry.source.short
+        return f"{name}: stale: its source has changed since it was built (built {built}, installed {source.short})"
+
+    def choose(
+        self,
+        kernel: Prebuilt,
+        arguments: Sequence[tuple[str, ArgumentSpec]],
+        options: Mapping[str, Constant],
+        values: Mapping[str, Any],
+    ) -> Hit | Refusal:
+        """The variant that serves every call of a specialisation.
+
+        Args:
+            kernel: Where to choose.
+            arguments: The specialisation.
+            options: All compile options in effect.
+            values: Values of the call at hand by parameter, as far as they are known; they explain, and decide nothing.
+        """
+        table, name = kernel.table, kernel.entry.name
+        specs = dict(arguments)
+        if list(specs) != [parameter.name for parameter in table.parameters]:
+            return Refusal(name, f"{name}: the parameters differ from those that were built")
+        skipped = OF_AN_INSTALLATION if kernel.bundle.manifest.toolchain.get("triton") != self.triton else ()
+        asked = {key: value for key, value in options.items() if key in table.options and key not in skipped}
+        hardest = [_hardest(parameter, specs[parameter.name]) for parameter in table.parameters]
+        outcome = choose(table, hardest, asked)
+        if isinstance(outcome, Choice):
+            return Hit(kernel, kernel.variants[table.positions[outcome.index]])
+        given = [values.get(parameter.name, value) for parameter, value in zip(table.parameters, hardest, strict=True)]
+        told = choose(table, given, asked)
+        return _refused(told if isinstance(told, Miss) else outcome)
+
+    def choice(self, source: Digest, target: Target, key: tuple[str, ...]) -> Mapping[str, str] | None:
+        """What an autotuner of this kernel chose for a tuning key, or None."""
+        return self._choices.get((str(target), source), {}).get(key)
+
+    def usual(self, source: Digest, target: Target) -> Mapping[str, str] | None:
+        """What it chose most often, or None where nothing is known."""
+        known = self._choices.get((str(target), source), {}).values()
+        counts = Counter(tuple(sorted(config.items())) for config in known)
+        return dict(min((-count, config) for config, count in counts.items())[1]) if counts else None
+
+
+def _choices(bundle: Bundle) -> Iterator[Chosen]:
+    text = bundle.provenance.get(TUNING)
+    for value in loads(text.encode(), f"{bundle.where}: {TUNING}") if text else ():
+        found = row(value, f"{bundle.where}: {TUNING}")
+        if not isinstance(found, Chosen):
+            raise IntegrityError.one(f"{bundle.where}: {TUNING}", "choices of autotuners", type(found).__name__)
+        yield found
+
+
+def _refused(miss: Miss) -> Refusal:
+    refusals = miss.refused[0][1] if miss.refused else ()
+    problems = tuple(Problem(f"{miss.kernel}: {item.name}", item.built, item.given) for item in refusals)
+    return Refusal(miss.kernel, str(miss), str(miss.nearest) if miss.nearest else None, problems)
+
+
+def _hardest(parameter: Parameter, spec: ArgumentSpec) -> Value:
+    """Of the values in a class, one that only variants which serve all of them accept."""
+    if isinstance(spec, Group):
+        return tuple(_hardest(parameter, item) for item in spec.items)
+    if isinstance(spec, Fixed):
+        value = spec.constant.value
+        plain = isinstance(value, (bool, int, float)) or value is None
+        return value if plain and not parameter.constexpr else spec.constant
+    if spec.is_pointer:
+        return Pointer(4096 if spec.divisible else 4100, spec.element, SMALL_STORAGE + (not spec.small))
+    return _hardest_scalar(spec)
+
+
+def _hardest_scalar(spec: Runtime) -> Value:
+    if spec.type == "u1":
+        return True
+    if spec.type not in INTEGER_RANGES:
+        return 0.5
+    low, high = INTEGER_RANGES[spec.type]
+    # The ends of a range fit no narrower type and, below zero, no unsigned one; both ends are even.
+    end = low if low else high - 15
+    return end if spec.divisible else end + 1
