@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from aotkern.errors import AotkernError, BuildError, InputError, IntegrityError,
 # The child sees the parent's import path whatever its own environment says, and nothing else of the parent.
 _START = "import sys;sys.path[:]=sys.argv.pop(1).split(chr(10));from aotkern.build.worker import main;main()"
 _STARTUP_SECONDS = 120.0
+_FAREWELL_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,11 @@ class WorkerProcess:
         self._requests = os.fdopen(requests_in, "w", encoding="utf-8")
         self._answers, self._buffer = answers_out, b""
         sources = [[source.name, str(source.path) if source.path else None] for source in setting.sources]
-        self.ask({"sources": sources, "scratch": str(scratch)}, _STARTUP_SECONDS)
+        try:
+            self.ask({"sources": sources, "scratch": str(scratch)}, _STARTUP_SECONDS)
+        except BaseException:
+            self.close()
+            raise
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """Send a request and wait for its answer.
@@ -102,9 +108,10 @@ class WorkerProcess:
         return answer
 
     def _line(self, seconds: float) -> bytes:
+        poll, until = select.poll(), time.monotonic() + seconds
+        poll.register(self._answers, select.POLLIN)
         while b"\n" not in self._buffer:
-            ready, _, _ = select.select([self._answers], [], [], seconds)
-            if not ready:
+            if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
                 self.kill()
                 raise TimeoutError(f"no answer within {seconds:g} s")
             chunk = os.read(self._answers, 1 << 20)
@@ -115,7 +122,11 @@ class WorkerProcess:
         return line
 
     def _last_words(self) -> str:
-        code = self._process.wait()
+        try:
+            code = self._process.wait(_FAREWELL_SECONDS)
+        except subprocess.TimeoutExpired:  # it closed the pipe and lives on
+            self.kill()
+            code = self._process.wait()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         tail = self._log.read_bytes()[-2000:].decode("utf-8", "replace").strip()
         return f"the worker died ({how})" + (f"; it last printed:\n{tail}" if tail else "")
@@ -154,6 +165,7 @@ class Pool:
         self._root = Path(tempfile.mkdtemp(prefix="aotkern-"))
         self._lock, self._count = threading.Lock(), 0
         self._idle: list[WorkerProcess] = []
+        self._alive: set[WorkerProcess] = set()
         self._stopped = False
 
     def __enter__(self) -> Pool:
@@ -162,8 +174,7 @@ class Pool:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stopped = True
-        for worker in self._idle:
+        for worker in self._alive:
             worker.close()
         shutil.rmtree(self._root, ignore_errors=True)
 
@@ -173,11 +184,28 @@ class Pool:
                 return self._idle.pop()
             self._count += 1
             scratch = self._root / str(self._count)
-        return WorkerProcess(self._setting, scratch)
+        worker = WorkerProcess(self._setting, scratch)
+        with self._lock:
+            self._alive.add(worker)
+            if self._stopped:
+                worker.kill()
+        return worker
 
     def _give(self, worker: WorkerProcess) -> None:
         with self._lock:
             self._idle.append(worker)
+
+    def _drop(self, worker: WorkerProcess) -> None:
+        with self._lock:
+            self._alive.discard(worker)
+        worker.close()
+
+    def _stop(self) -> None:
+        """End every worker now, so that no thread waits for a compile whose result nobody wants."""
+        self._stopped = True
+        with self._lock:
+            for worker in self._alive:
+                worker.kill()
 
     def plan(self, targets: Sequence[str], limit: int, memo: Path | None) -> dict[str, Any]:
         """What there is to build; see `worker.Worker.plan`.
@@ -224,7 +252,8 @@ class Pool:
                 answer, data = self._compile_one(key, seconds)
             except BuildError as error:
                 with report:
-                    failed(error)
+                    if not self._stopped:
+                        failed(error)
             else:
                 with report:
                     done(key, answer, data)
@@ -234,7 +263,7 @@ class Pool:
                 for future in [threads.submit(one, key) for key in keys]:
                     future.result()
             except BaseException:
-                self._stopped = True
+                self._stop()
                 raise
 
     def _compile_one(self, key: str, seconds: float) -> tuple[dict[str, Any], bytes]:
@@ -245,7 +274,7 @@ class Pool:
             data = (worker.scratch / "object").read_bytes()
         except (EOFError, TimeoutError) as error:
             if worker:
-                worker.close()
+                self._drop(worker)
             raise BuildError(key, str(error)) from error
         except AotkernError as error:
             if worker:
