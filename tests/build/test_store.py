@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -160,21 +161,13 @@ def test_a_damaged_entry_is_compiled_anew_and_healed(source, tmp_path, damage):
     assert Store(root).get(Digest(path.name)) is not None
 
 
-_BUILD = """
-import sys
-sys.path[:] = sys.argv.pop(1).split("\\n")
-from aotkern.cli import main
-main()
-"""
-
-
 def command(*arguments, before=(), **environment):
     done = subprocess.run(
-        [*before, sys.executable, "-c", _BUILD, "\n".join(sys.path), *map(str, arguments)],
+        [*before, sys.executable, "-m", "aotkern", *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
-        env={"PATH": os.environ["PATH"], **environment},
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[2]), **environment},
     )
     return Answer(done.returncode, done.stdout, done.stderr)
 
@@ -191,9 +184,9 @@ def test_a_store_that_cannot_be_written_makes_builds_slower_and_not_wrong(source
     out.mkdir()
     out.chmod(0o777)
     before = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-    probe = subprocess.run([*before, sys.executable, "-c", "import aotkern, triton"], capture_output=True, check=False)
-    if probe.returncode:
-        pytest.skip("another user may not read this Python installation")
+    probe = "import subprocess, sys; subprocess.run([sys.executable, '-c', ''], check=True)"
+    if subprocess.run([*before, sys.executable, "-c", probe], capture_output=True, check=False).returncode:
+        pytest.skip("another user may not run this Python installation")
     reused = command("build", source.path, "-t", "gfx942", "-j1", "-o", out, "--json", before=before, AOTKERN_CACHE=str(root))
     document = reused.json("build")
     assert (document["reused"], document["store_problem"]) == (1, None)
@@ -205,6 +198,13 @@ def test_a_store_that_cannot_be_written_makes_builds_slower_and_not_wrong(source
     assert document["store_problem"].endswith("Permission denied")
     assert document["bundles"][0]["changed"] is False
     assert list(empty.iterdir()) == []
+
+
+def test_a_store_that_cannot_be_made_is_noted_and_the_build_goes_on(source, tmp_path):
+    (tmp_path / "file").write_text("")
+    result = compile_targets(request(source, store=tmp_path / "file" / "store"))
+    assert result.store_problem.endswith("Not a directory")
+    assert packed(result.targets[GFX942]) == packed(built(source).targets[GFX942])
 
 
 def as_nobody(work):
