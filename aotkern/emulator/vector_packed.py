@@ -68,11 +68,11 @@ def _packed_f32(operation: Operation) -> Bind:
 
 
 def _move_pair(instruction: Instruction, operands: Operands) -> Step:
-    """`v_pk_mov_b32`: the lower result is a half of the first source, the upper one a half of the second."""
+    """`v_pk_mov_b32`: a half of the first source, then a half of the second; `op_sel` chooses both."""
     target = operands.vector(instruction.operands[0], 2)
-    select, select_high, *_ = _halves(instruction, 2)
+    select, *_ = _halves(instruction, 2)
     low = _pair_half(operands, instruction.operands[1], select[0], negate=False)
-    high = _pair_half(operands, instruction.operands[2], select_high[1], negate=False)
+    high = _pair_half(operands, instruction.operands[2], select[1], negate=False)
 
     def step(w: Waves) -> None:
         first, second = np.copy(low(w)), np.copy(high(w))

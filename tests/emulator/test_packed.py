@@ -57,7 +57,9 @@ def test_f32_pairs_with_scalars_and_constants() -> None:
     bench.run("v_pk_add_f32 v[0:1], v[2:3], 1.0 op_sel_hi:[1,0]")
     assert agree(bench.lanes(1), [add(a, 0x3F800000) for a in A[1]])
     bench.run("v_pk_mov_b32 v[0:1], v[2:3], v[4:5] op_sel:[1,0]")
-    assert (bench.lanes(0), bench.lanes(1)) == (A[1], B[1])
+    assert (bench.lanes(0), bench.lanes(1)) == (A[1], B[0])
+    bench.run("v_pk_mov_b32 v[2:3], v[2:3], v[2:3] op_sel:[0,1]")
+    assert (bench.lanes(2), bench.lanes(3)) == A
 
 
 def by(a: int) -> int:
