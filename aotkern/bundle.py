@@ -31,7 +31,7 @@ from pathlib import Path
 
 import zstandard
 
-from aotkern.canonical import dumps, loads
+from aotkern.canonical import MAX_BYTES, dumps, loads
 from aotkern.digest import Digest
 from aotkern.errors import InputError, IntegrityError, Problem, ProblemsError
 from aotkern.fields import Fields
@@ -118,8 +118,27 @@ def publish(path: Path, data: bytes, *, durable: bool = True) -> None:
         raise
 
 
+def read(path: Path) -> bytes:
+    """The bytes of a bundle file, of which nothing is known yet.
+
+    Raises:
+        InputError: The file cannot be read.
+        IntegrityError: It is larger than a bundle may be.
+    """
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > MAX_FILE:
+                raise IntegrityError.one(str(path), f"a bundle of at most {MAX_FILE} bytes", f"{size} bytes")
+            return file.read(MAX_FILE + 1)
+    except OSError as error:
+        raise InputError.one(str(path), "a bundle that can be read", error.strerror or str(error)) from error
+
+
 def encode(manifest: Manifest, objects: Mapping[Digest, bytes], provenance: Mapping[str, str]) -> bytes:
     """The bytes of a bundle; see `write`."""
+    if missing := [entry.digest for entry in manifest.objects if entry.digest not in objects]:
+        raise IntegrityError.one("code objects", "an object for every variant", f"none with {missing[0]}")
     compressor = zstandard.ZstdCompressor(level=LEVEL, write_content_size=True, threads=0)
     text = manifest.to_bytes()
     contents = [text, *(b"".join(objects[digest] for digest in group) for group in _groups(manifest))]
@@ -169,15 +188,7 @@ class Bundle:
             IntegrityError: It is not a bundle, was cut or damaged, has another format version, or is too large.
         """
         path = Path(path)
-        try:
-            with path.open("rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                if size > MAX_FILE:
-                    raise IntegrityError.one(str(path), f"a bundle of at most {MAX_FILE} bytes", f"{size} bytes")
-                data = file.read(MAX_FILE + 1)
-        except OSError as error:
-            raise InputError.one(str(path), "a bundle that can be read", error.strerror or str(error)) from error
-        return cls.decode(data, str(path))
+        return cls.decode(read(path), str(path))
 
     @classmethod
     def decode(cls, data: bytes, where: str) -> Bundle:
@@ -192,6 +203,9 @@ class Bundle:
             raise IntegrityError(problems)
         # 2. The sizes, before anything is allocated by them.
         total, stored = sum(b.size for b in (text, *blocks)), start + sum(b.stored for b in (text, *blocks))
+        if text.size > MAX_BYTES or text.objects:
+            expected = f"a manifest of at most {MAX_BYTES} bytes, and no objects in the manifest's row"
+            raise IntegrityError.one(f"{where}: header", expected, f"{text.size} bytes, {text.objects} objects")
         if total > MAX_CONTENT:
             raise IntegrityError.one(f"{where}: header", f"at most {MAX_CONTENT} bytes of content", f"{total} bytes")
         if stored != len(data):

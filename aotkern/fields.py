@@ -25,9 +25,11 @@ class Fields:
         self._values: dict[str, object] = {}
         if isinstance(value, list):
             value = {str(place): item for place, item in enumerate(value)}
-        if not isinstance(value, dict) or set(value) != set(names):
-            found = sorted(map(str, value)) if isinstance(value, dict) else type(value).__name__
-            self._note("", f"exactly the fields {', '.join(names)}", str(found)[:200])
+        if isinstance(value, dict) and value.keys() == set(names):
+            self._values = value
+            return
+        found = sorted(map(str, value)) if isinstance(value, dict) else type(value).__name__
+        self._note("", f"exactly the fields {', '.join(names)}", str(found)[:200])
         if isinstance(value, dict):
             self._values = {name: value[name] for name in names if name in value}
 
@@ -104,11 +106,12 @@ class Fields:
             Fields(item, f"{self.where}.{name}[{place}]", names, self.problems) for place, item in enumerate(value)
         )
 
-    def subset(self, name: str, names: tuple[str, ...]) -> Fields:
-        """An object with some of these fields and no others."""
+    def subset(self, name: str, names: tuple[str, ...], required: tuple[str, ...] = ()) -> Fields:
+        """An object with the `required` ones of these fields, some of the rest, and no others."""
         value = self._values.get(name)
-        known = tuple(key for key in names if isinstance(value, dict) and key in value)
-        return Fields(value, f"{self.where}.{name}", known, self.problems)
+        there = value if isinstance(value, dict) else {}
+        known = tuple(key for key in names if key in required or key in there)
+        return Fields(there if there is value else None, f"{self.where}.{name}", known, self.problems)
 
     def parsed(self, name: str, parse: Callable[[str, str], _Value]) -> _Value | None:
         """What `parse(text, where)` makes of a text; its `InputError` is added to the problems."""

@@ -27,126 +27,21 @@ here is shared with the gfx942 kernels, so that a change here leaves their machi
 import triton
 import triton.language as tl
 
-from . import layout, selectors
+from aotkern.spec import Int, Joint, Kernel, Pointer, Space
+
+from . import layout, selectors, serving
 from .constants import LN2, LOG2E, NEG
+from .gfx950_tile import attend_tile, beside
+from .launchers import LAUNCH_OPTIONS
 
 _NOPE = tl.constexpr(layout.NOPE)
 _ROPE = tl.constexpr(layout.ROPE)
 _HEAD_DIM = tl.constexpr(layout.HEAD_DIM)
-_QUANT_BLOCK = tl.constexpr(layout.QUANT_BLOCK)
-_DATA_BYTES = tl.constexpr(layout.DATA_BYTES)
-_SCALE_BYTES = tl.constexpr(layout.SCALE_BYTES)
 _CHUNK = tl.constexpr(layout.HEAD_DIM // 4)
 _GROUP = tl.constexpr(2 * selectors.TILE)
 _TILE = tl.constexpr(selectors.TILE)
 _SHORT_SPLITS = tl.constexpr(selectors.SHORT_SPLITS)
 _SHORT_TILES = tl.constexpr(selectors.SHORT_TILES)
-
-
-@triton.jit
-def _beside(left, right):
-    """Two equal blocks side by side: columns of `left`, then columns of `right`, in order."""
-    pairs = tl.permute(tl.join(left, right), (0, 2, 1))
-    return tl.reshape(pairs, (left.shape[0], 2 * left.shape[1]))
-
-
-@triton.jit
-def _scale_values(codes):
-    """UE8M0 codes as fp32, built from bits: a code is the exponent; code 0 (2^-127) is a subnormal number."""
-    bits = codes.to(tl.int32)
-    bits = tl.where(bits == 0, 1 << 22, bits << 23)
-    return bits.to(tl.float32, bitcast=True)
-
-
-@triton.jit
-def _fp8_values(data, FNUZ: tl.constexpr):
-    """fp8 bytes as fp32."""
-    if FNUZ:
-        return data.to(tl.float8e4b8, bitcast=True).to(tl.bfloat16).to(tl.float32)
-    return data.to(tl.float8e4nv, bitcast=True).to(tl.float32)
-
-
-@triton.jit
-def _scrubbed(chunk, SCRUB: tl.constexpr):
-    """NaN lanes of a bf16 chunk as +0, if asked; whether a number is one is asked in fp32."""
-    if SCRUB:
-        values = chunk.to(tl.float32)
-        return tl.where(values == values, chunk, 0.0)
-    return chunk
-
-
-@triton.jit
-def _nope_chunk(cache, data, codes, live, FIRST: tl.constexpr, BLOCKS: tl.constexpr, FNUZ: tl.constexpr):
-    """BLOCKS quantisation blocks of a tile of entries, from block FIRST on, as bf16.
-
-    The scale of an entry that is not live is 1 twice, by the masked load and by the select. The select also makes the
-    result depend on more than loads; without it Triton moves the layout change for the dots above the dequantisation,
-    dequantises once for each dot, and passes single bytes through LDS.
-    """
-    ENTRIES: tl.constexpr = data.shape[0]
-    WIDTH: tl.constexpr = BLOCKS * _QUANT_BLOCK
-    lanes = FIRST * _QUANT_BLOCK + tl.arange(0, WIDTH)
-    blocks = FIRST + tl.arange(0, BLOCKS)
-    raw = tl.load(cache + data[:, None] + lanes[None, :], mask=live[:, None], other=0)
-    code = tl.load(cache + codes[:, None] + blocks[None, :], mask=live[:, None], other=127)
-    scale = tl.where(live[:, None], _scale_values(code), 1.0)
-    scale = tl.broadcast_to(scale[:, :, None], (ENTRIES, BLOCKS, _QUANT_BLOCK))
-    return (_fp8_values(raw, FNUZ) * tl.reshape(scale, (ENTRIES, WIDTH))).to(tl.bfloat16)
-
-
-@triton.jit
-def _load_chunks(
-    cache, slots, live, PAGE_STRIDE: tl.constexpr, BLOCK_SIZE: tl.constexpr, FNUZ: tl.constexpr, SCRUB: tl.constexpr
-):
-    """The four chunks of the entries at `slots`; entries that are not live touch no byte of slot 0 and read as 0."""
-    slots = tl.where(live, slots, 0)
-    page = (slots // BLOCK_SIZE).to(tl.int64) * PAGE_STRIDE
-    place = slots % BLOCK_SIZE
-    data = page + place * _DATA_BYTES
-    codes = page + BLOCK_SIZE * _DATA_BYTES + place * _SCALE_BYTES
-    chunk0 = _nope_chunk(cache, data, codes, live, 0, 2, FNUZ)
-    chunk1 = _nope_chunk(cache, data, codes, live, 2, 2, FNUZ)
-    chunk2 = _nope_chunk(cache, data, codes, live, 4, 2, FNUZ)
-    nope = _nope_chunk(cache, data, codes, live, 6, 1, FNUZ)
-    rope_at = (page // 2 + place * (_DATA_BYTES // 2) + _NOPE // 2)[:, None] + tl.arange(0, _ROPE)[None, :]
-    rope = tl.load(cache.to(tl.pointer_type(tl.bfloat16)) + rope_at, mask=live[:, None], other=0.0)
-    chunk3 = _beside(nope, rope)
-    return _scrubbed(chunk0, SCRUB), _scrubbed(chunk1, SCRUB), _scrubbed(chunk2, SCRUB), _scrubbed(chunk3, SCRUB)
-
-
-@triton.jit
-def _attend_tile(
-    state,
-    q,
-    heads_live,
-    cache,
-    slots,
-    rows,
-    PAGE_STRIDE: tl.constexpr,
-    BLOCK_SIZE: tl.constexpr,
-    FNUZ: tl.constexpr,
-    SCRUB: tl.constexpr,
-    LOG2_SCALE: tl.constexpr,
-):
-    """The running softmax `state` after one more tile of entries."""
-    m, l, acc0, acc1, acc2, acc3 = state
-    live = (slots >= 0) & (slots < rows)
-    chunk0, chunk1, chunk2, chunk3 = _load_chunks(cache, slots, live, PAGE_STRIDE, BLOCK_SIZE, FNUZ, SCRUB)
-    k = _beside(_beside(chunk0, chunk1), _beside(chunk2, chunk3))
-    scores = tl.dot(q, tl.trans(k)) * LOG2_SCALE
-    counted = heads_live[:, None] & live[None, :]
-    scores = tl.where(counted, scores, NEG)
-    new_m = tl.maximum(m, tl.max(scores, 1))
-    alpha = tl.exp2(m - new_m)
-    p = tl.where(counted, tl.exp2(scores - new_m[:, None]), 0.0)
-    l = l * alpha + tl.sum(p, 1)
-    p = p.to(tl.bfloat16)
-    decay = alpha[:, None]
-    acc0 = tl.dot(p, chunk0, acc0 * decay)
-    acc1 = tl.dot(p, chunk1, acc1 * decay)
-    acc2 = tl.dot(p, chunk2, acc2 * decay)
-    acc3 = tl.dot(p, chunk3, acc3 * decay)
-    return new_m, l, acc0, acc1, acc2, acc3
 
 
 @triton.jit
@@ -166,6 +61,48 @@ def _working_splits(main_length, extra_length, NUM_SPLITS: tl.constexpr, ONE_WAV
 
 
 @triton.jit
+def _slice(length, split, work):
+    """First and past-the-last entry of slice `split` out of `work`; the first may exceed the last."""
+    chunk = (length + work - 1) // work
+    first = split * chunk
+    return first, tl.minimum(first + chunk, length)
+
+
+@triton.jit
+def _attend_guarded(
+    state, q, heads_live, cache, indices, place, end, rows,
+    PAGE_STRIDE: tl.constexpr, BLOCK_SIZE: tl.constexpr, FNUZ: tl.constexpr, SCRUB: tl.constexpr,
+    LOG2_SCALE: tl.constexpr,
+):  # fmt: skip
+    """The running softmax after the entries `place`, as far as they stand before `end`."""
+    slots = tl.load(indices + place, mask=place < end, other=-1)
+    return attend_tile(state, q, heads_live, cache, slots, rows, PAGE_STRIDE, BLOCK_SIZE, FNUZ, SCRUB, LOG2_SCALE)
+
+
+@triton.jit
+def _attend_extra(
+    state, q, heads_live, cache, indices, first, end, rows,
+    PAGE_STRIDE: tl.constexpr, BLOCK_SIZE: tl.constexpr, FNUZ: tl.constexpr, SCRUB: tl.constexpr,
+    LOG2_SCALE: tl.constexpr, NUM_STAGES: tl.constexpr,
+):  # fmt: skip
+    """The running softmax after the entries first to end: full groups of 64, then at most two guarded tiles."""
+    full_end = first + tl.maximum(end - first, 0) // _GROUP * _GROUP
+    for start in tl.range(first, full_end, _GROUP, num_stages=NUM_STAGES):
+        group = tl.load(indices + start + tl.arange(0, _GROUP))
+        early, late = tl.split(tl.trans(tl.reshape(group, (2, _TILE))))
+        state = attend_tile(state, q, heads_live, cache, early, rows, PAGE_STRIDE, BLOCK_SIZE, FNUZ, SCRUB, LOG2_SCALE)
+        state = attend_tile(state, q, heads_live, cache, late, rows, PAGE_STRIDE, BLOCK_SIZE, FNUZ, SCRUB, LOG2_SCALE)
+    for tail in tl.static_range(2):
+        start = full_end + tail * _TILE
+        if start < end:
+            state = _attend_guarded(
+                state, q, heads_live, cache, indices, start + tl.arange(0, _TILE), end, rows,
+                PAGE_STRIDE, BLOCK_SIZE, FNUZ, SCRUB, LOG2_SCALE,
+            )  # fmt: skip
+    return state
+
+
+@triton.jit(do_not_specialize=["main_rows", "extra_rows"])
 def decode_partial_gfx950(
     q,
     main_cache,
@@ -264,7 +201,7 @@ def decode_partial_gfx950(
     q_at = heads[:, None] * Q_STRIDE_H + lanes[None, :]
     q_low = tl.load(q_base + q_at, mask=heads_live[:, None], other=0.0)
     q_high = tl.load(q_base + q_at + _HEAD_DIM // 2, mask=heads_live[:, None], other=0.0)
-    q_tile = _beside(q_low, q_high)
+    q_tile = beside(q_low, q_high)
 
     zero = tl.full((BLOCK_H, _CHUNK), 0.0, tl.float32)
     state = (
@@ -276,44 +213,18 @@ def decode_partial_gfx950(
         zero,
     )
     LOG2_SCALE: tl.constexpr = SCALE * LOG2E
-    tile = tl.arange(0, BLOCK_KV)
-
-    chunk = (main_length + work - 1) // work
-    first = split * chunk
-    end = tl.minimum(first + chunk, main_length)
+    first, end = _slice(main_length, split, work)
     for start in tl.range(first, end, BLOCK_KV, num_stages=NUM_STAGES):
-        place = start + tile
-        slots = tl.load(main_indices + main_first + place, mask=place < end, other=-1)
-        state = _attend_tile(
-            state, q_tile, heads_live, main_cache, slots, main_rows,
-            MAIN_PAGE_STRIDE, MAIN_BLOCK_SIZE, FNUZ_MAIN, True, LOG2_SCALE,
+        state = _attend_guarded(
+            state, q_tile, heads_live, main_cache, main_indices + main_first, start + tl.arange(0, BLOCK_KV), end,
+            main_rows, MAIN_PAGE_STRIDE, MAIN_BLOCK_SIZE, FNUZ_MAIN, True, LOG2_SCALE,
         )  # fmt: skip
-
     if HAS_EXTRA:
-        chunk = (extra_length + work - 1) // work
-        first = split * chunk
-        end = tl.minimum(first + chunk, extra_length)
-        full_end = first + tl.maximum(end - first, 0) // _GROUP * _GROUP
-        for start in tl.range(first, full_end, _GROUP, num_stages=NUM_STAGES):
-            group = tl.load(extra_indices + extra_first + start + tl.arange(0, _GROUP))
-            early, late = tl.split(tl.trans(tl.reshape(group, (2, BLOCK_KV))))
-            state = _attend_tile(
-                state, q_tile, heads_live, extra_cache, early, extra_rows,
-                EXTRA_PAGE_STRIDE, EXTRA_BLOCK_SIZE, FNUZ_EXTRA, not TRUST_EXTRA, LOG2_SCALE,
-            )  # fmt: skip
-            state = _attend_tile(
-                state, q_tile, heads_live, extra_cache, late, extra_rows,
-                EXTRA_PAGE_STRIDE, EXTRA_BLOCK_SIZE, FNUZ_EXTRA, not TRUST_EXTRA, LOG2_SCALE,
-            )  # fmt: skip
-        for tail in tl.static_range(2):
-            start = full_end + tail * BLOCK_KV
-            if start < end:
-                place = start + tile
-                slots = tl.load(extra_indices + extra_first + place, mask=place < end, other=-1)
-                state = _attend_tile(
-                    state, q_tile, heads_live, extra_cache, slots, extra_rows,
-                    EXTRA_PAGE_STRIDE, EXTRA_BLOCK_SIZE, FNUZ_EXTRA, not TRUST_EXTRA, LOG2_SCALE,
-                )  # fmt: skip
+        first, end = _slice(extra_length, split, work)
+        state = _attend_extra(
+            state, q_tile, heads_live, extra_cache, extra_indices + extra_first, first, end, extra_rows,
+            EXTRA_PAGE_STRIDE, EXTRA_BLOCK_SIZE, FNUZ_EXTRA, not TRUST_EXTRA, LOG2_SCALE, NUM_STAGES,
+        )  # fmt: skip
 
     m, l, acc0, acc1, acc2, acc3 = state
     tl.store(part_m + scratch + heads, tl.where(l > 0.0, m * LN2, NEG), mask=heads_live)
@@ -324,3 +235,59 @@ def decode_partial_gfx950(
     tl.store(acc_base + acc_at + _CHUNK, acc1, mask=heads_live[:, None])
     tl.store(acc_base + acc_at + 2 * _CHUNK, acc2, mask=heads_live[:, None])
     tl.store(acc_base + acc_at + 3 * _CHUNK, acc3, mask=heads_live[:, None])
+
+
+_ARGUMENTS = {
+    "q": Pointer("bf16", storage="small"),
+    "main_cache": Pointer("u8", storage="any"),
+    "main_indices": Pointer("i32", storage="small"),
+    "main_indptr": Pointer("i32", storage="small"),
+    "extra_cache": Pointer("u8", storage="any"),
+    "extra_indices": Pointer("i32", storage="small"),
+    "extra_indptr": Pointer("i32", storage="small"),
+    "part_m": Pointer("fp32", storage="small"),
+    "part_l": Pointer("fp32", storage="small"),
+    "part_acc": Pointer("fp32", storage="small"),
+    "main_rows": Int(classes=("any",)),
+    "extra_rows": Int(classes=("any",)),
+    "Q_STRIDE_H": layout.HEAD_DIM,
+    "MAIN_PAGE_STRIDE": layout.page_stride(layout.MAIN_BLOCK_SIZE),
+    "MAIN_BLOCK_SIZE": layout.MAIN_BLOCK_SIZE,
+    "SCALE": layout.SOFTMAX_SCALE,
+    "NOPE": layout.NOPE,
+    "ROPE": layout.ROPE,
+    "FNUZ_MAIN": False,
+    "FNUZ_EXTRA": False,
+    "BLOCK_H": 16,
+    "BLOCK_KV": selectors.TILE,
+    "NUM_STAGES": 1,
+}
+_LAYER = ("HAS_EXTRA", "EXTRA_BLOCK_SIZE", "EXTRA_PAGE_STRIDE", "TRUST_EXTRA")
+_PLAN = ("NUM_SPLITS", "ADAPTIVE", "ONE_WAVE_SPLITS")
+
+
+def _space(target: str, heads: tuple[int, ...], layer: serving.Layer, plans: tuple[selectors.SplitPlan, ...]) -> Space:
+    """Launches of a layer, with trusted and untrusted reading where it has a compressed cache."""
+    size = layer.block_size or layout.MAIN_BLOCK_SIZE
+    reading = [
+        (layer.block_size is not None, size, layout.page_stride(size), trust)
+        for trust in ((False, True) if layer.block_size else (False,))
+    ]
+    values = [(plan.splits, plan.adaptive, plan.one_wave) for plan in plans]
+    launches = Joint((*_LAYER, *_PLAN), tuple((*kind, *plan) for kind in reading for plan in values))
+    strides = Joint(("HEADS", "Q_STRIDE_T"), tuple((number, number * layout.HEAD_DIM) for number in heads))
+    return Space((target,), _ARGUMENTS, joint=(strides, launches), options=LAUNCH_OPTIONS["decode_partial_gfx950"])
+
+
+KERNELS = (
+    Kernel(
+        decode_partial_gfx950,
+        *(_space("gfx950", serving.HEADS, layer, serving.split_plans(layer)) for layer in serving.LAYERS),
+        *(_space("cuda:90", serving.HEADS[:1], layer, serving.matrix_plans(layer)) for layer in serving.LAYERS),
+    ),
+)
+"""For gfx950 what a server asks, for caches of any size; for CUDA, where the kernel is only compared, a part of it.
+
+A pool of pages is larger than 2 GiB on any server. Variants for small pools would be other binaries, and would double
+the bundle for launches that hardly happen; the ones for any size serve them too.
+"""

@@ -10,6 +10,10 @@ Strides, sizes and the scale are run-time values here. How a tile is attended is
 import triton
 import triton.language as tl
 
+from aotkern.spec import Constexpr, Float, Int, Kernel, Pointer, Space
+
+from . import layout, selectors
+from .launchers import LAUNCH_OPTIONS
 from .legacy_tile import attend_entries, empty_state, load_query
 
 
@@ -124,3 +128,58 @@ def decode_partial_legacy(
     lanes = tl.arange(0, NOPE_BLOCK)
     tl.store(base + lanes[None, :], acc_nope, mask=heads_live[:, None] & (lanes < NOPE)[None, :])
     tl.store(base + NOPE + tl.arange(0, ROPE)[None, :], acc_rope, mask=heads_live[:, None])
+
+
+_STRIDE = Int(classes=("16",))
+_SIZE = Int(classes=("any",))
+_ARGUMENTS = {
+    "q": Pointer("bf16", storage="small"),
+    "main_cache": Pointer("u8"),
+    "main_indices": Pointer("i32", storage="small"),
+    "main_indptr": Pointer("i32", storage="small"),
+    "extra_cache": Pointer("u8"),
+    "extra_indices": Pointer("i32", storage="small"),
+    "extra_indptr": Pointer("i32", storage="small"),
+    "part_m": Pointer("fp32", storage="small"),
+    "part_l": Pointer("fp32", storage="small"),
+    "part_acc": Pointer("fp32", storage="small"),
+    "q_stride_t": _STRIDE,
+    "q_stride_h": _STRIDE,
+    "main_page_stride": _STRIDE,
+    "extra_page_stride": _STRIDE,
+    "part_m_stride_t": _SIZE,
+    "part_m_stride_s": _SIZE,
+    "part_acc_stride_t": _STRIDE,
+    "part_acc_stride_s": _STRIDE,
+    "part_acc_stride_h": _STRIDE,
+    "main_rows": _SIZE,
+    "extra_rows": _SIZE,
+    "main_block_size": _SIZE,
+    "extra_block_size": _SIZE,
+    "scale": Float(),
+    "heads": _SIZE,
+    "HAS_EXTRA": Constexpr(False, True),
+    "NOPE": layout.NOPE,
+    "NOPE_BLOCK": 512,
+    "ROPE": layout.ROPE,
+    "FNUZ_EXTRA": False,
+    "BLOCK_H": 16,
+    "BLOCK_KV": selectors.TILE,
+    "NUM_SPLITS": Constexpr(*range(1, selectors.LEGACY_MAX_SPLITS + 1)),
+    "NUM_STAGES": 1,
+}
+
+KERNELS = (
+    Kernel(
+        decode_partial_legacy,
+        *(
+            Space((target,), {**_ARGUMENTS, "FNUZ_MAIN": fnuz}, options=LAUNCH_OPTIONS["decode_partial_legacy"])
+            for target, fnuz in (("gfx942", True), ("cuda:90", False))
+        ),
+    ),
+)
+"""Every split count, for caches of up to 2 GiB and of any size.
+
+Strides that address bytes of a cache or whole vectors are multiples of 16; what only counts gets the class that assumes
+nothing, because no load or store becomes wider by knowing more.
+"""

@@ -10,7 +10,11 @@ How a tile is attended is in `legacy_tile`.
 import triton
 import triton.language as tl
 
+from aotkern.spec import Constexpr, Float, Int, Kernel, Pointer, Space
+
+from . import layout
 from .constants import TINY
+from .launchers import LAUNCH_OPTIONS
 from .legacy_tile import attend_entries, empty_state, load_query
 
 
@@ -112,3 +116,49 @@ def decode_monolithic(
     rope = (acc_rope * weight[:, None]).to(out.dtype.element_ty)
     tl.store(base + lanes[None, :], nope, mask=heads_live[:, None] & (lanes < NOPE)[None, :])
     tl.store(base + NOPE + tl.arange(0, ROPE)[None, :], rope, mask=heads_live[:, None])
+
+
+_STRIDE = Int(classes=("16",))
+_SIZE = Int(classes=("any",))
+_ARGUMENTS = {
+    "q": Pointer("bf16", storage="small"),
+    "main_cache": Pointer("u8"),
+    "main_indices": Pointer("i32", storage="small"),
+    "main_indptr": Pointer("i32", storage="small"),
+    "extra_cache": Pointer("u8"),
+    "extra_indices": Pointer("i32", storage="small"),
+    "extra_indptr": Pointer("i32", storage="small"),
+    "sink": Pointer("fp32", storage="small"),
+    "out": Pointer("bf16", storage="small"),
+    "q_stride_t": _STRIDE,
+    "q_stride_h": _STRIDE,
+    "out_stride_t": _STRIDE,
+    "out_stride_h": _STRIDE,
+    "main_page_stride": _STRIDE,
+    "extra_page_stride": _STRIDE,
+    "main_rows": _SIZE,
+    "extra_rows": _SIZE,
+    "main_block_size": _SIZE,
+    "extra_block_size": _SIZE,
+    "scale": Float(),
+    "heads": _SIZE,
+    "HAS_SINK": Constexpr(False, True),
+    "HAS_EXTRA": Constexpr(False, True),
+    "NOPE": layout.NOPE,
+    "NOPE_BLOCK": 512,
+    "ROPE": layout.ROPE,
+    "FNUZ_EXTRA": False,
+    "BLOCK_H": 16,
+    "BLOCK_KV": 16,
+}
+
+KERNELS = (
+    Kernel(
+        decode_monolithic,
+        *(
+            Space((target,), {**_ARGUMENTS, "FNUZ_MAIN": fnuz}, options=LAUNCH_OPTIONS["decode_monolithic"])
+            for target, fnuz in (("gfx942", True), ("cuda:90", False))
+        ),
+    ),
+)
+"""With and without sink and extra segment, for caches of up to 2 GiB and of any size."""

@@ -3,6 +3,10 @@
 import triton
 import triton.language as tl
 
+from aotkern.spec import Int, Kernel, Pointer, Space
+
+from .launchers import LAUNCH_OPTIONS
+
 
 @triton.jit(do_not_specialize=["num_rows"])
 def pack_ragged(dense, indptr, out, dense_stride, num_rows, BLOCK: tl.constexpr):
@@ -25,3 +29,23 @@ def pack_ragged(dense, indptr, out, dense_stride, num_rows, BLOCK: tl.constexpr)
         slots = tl.load(dense + row * dense_stride + place, mask=present, other=-1)
         known = (slots >= 0) & (slots < num_rows) | (num_rows < 0)
         tl.store(out + first + place, tl.where(known, slots, -1), mask=present)
+
+
+KERNELS = (
+    Kernel(
+        pack_ragged,
+        Space(
+            ("gfx942", "gfx950", "cuda:90"),
+            {
+                "dense": Pointer("i32", storage="small"),
+                "indptr": Pointer("i32", storage="small"),
+                "out": Pointer("i32", storage="small"),
+                "dense_stride": Int(),
+                "num_rows": Int(classes=("any",)),
+                "BLOCK": 128,
+            },
+            options=LAUNCH_OPTIONS["pack_ragged"],
+        ),
+    ),
+)
+"""Index rows of any width; in serving it is a multiple of 128."""

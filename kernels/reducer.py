@@ -11,7 +11,11 @@ anything: they are recognised by m, weigh nothing, and their acc is not read.
 import triton
 import triton.language as tl
 
+from aotkern.spec import Constexpr, Int, Joint, Kernel, Pointer, Space
+
+from . import layout, selectors, serving
 from .constants import NEG, TINY
+from .launchers import LAUNCH_OPTIONS
 
 
 @triton.jit(do_not_specialize=["heads"])
@@ -80,3 +84,40 @@ def decode_reduce(
             acc += tl.exp(split_m - final_m) * tl.load(numerator)
     result = tl.where(total > 0.0, acc / tl.maximum(total, TINY), 0.0)
     tl.store(out + row * out_stride_t + head * out_stride_h + lanes, result.to(out.dtype.element_ty))
+
+
+_ARGUMENTS = {
+    "part_m": Pointer("fp32", storage="small"),
+    "part_l": Pointer("fp32", storage="small"),
+    "part_acc": Pointer("fp32", storage="small"),
+    "sink": Pointer("fp32", storage="small"),
+    "out": Pointer("bf16", storage="small"),
+    "out_stride_t": Int(classes=("16",)),
+    "out_stride_h": Int(classes=("16",)),
+    "heads": Int(classes=("any",)),
+    "HAS_SINK": Constexpr(False, True),
+    "HEAD_DIM": layout.HEAD_DIM,
+}
+_LEGACY_PLANS = tuple((splits, False) for splits in range(1, selectors.LEGACY_MAX_SPLITS + 1))
+
+
+def _plans(plans: tuple[tuple[int, bool], ...]) -> Joint:
+    """Splits, their power of two, and whether the launch is adaptive."""
+    rows = tuple((splits, 1 << (splits - 1).bit_length(), adaptive) for splits, adaptive in plans)
+    return Joint(("NUM_SPLITS", "SPLITS_PAD", "ADAPTIVE"), rows)
+
+
+KERNELS = (
+    Kernel(
+        decode_reduce,
+        *(
+            Space((target,), _ARGUMENTS, joint=(_plans(plans),), options=LAUNCH_OPTIONS["decode_reduce"])
+            for target, plans in (
+                ("gfx942", _LEGACY_PLANS),
+                ("gfx950", serving.reducer_plans()),
+                ("cuda:90", serving.reducer_plans()),
+            )
+        ),
+    ),
+)
+"""The split plans of each target, with and without a sink."""

@@ -11,12 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from .checks import Checks
-from .gather_host import Launcher, check_index_cache
+from .gather_host import check_index_cache
 from .layout import HEAD_DIM, INDEX_HEAD_DIM, RECORD_BYTES, ROPE, page_bytes
 from .writer_options import WRITER_OPTIONS
 
 if TYPE_CHECKING:
     import torch
+
+    from .launchers import Launcher
 
 RotationArguments = tuple["torch.Tensor", "torch.Tensor"]
 """Positions and the table of cosines and sines."""
@@ -48,7 +50,8 @@ def write_main_cache(
         launcher: Launches the kernels of this family by name.
         cache: uint8 [blocks, bs, 584], changed in place; page stride >= bs * 584 bytes and even.
         kv: bf16 [N, 512], RMS-normalised, rows packed.
-        slots: int64 [M], M <= N: global slots of the first M rows; negative skips a row.
+        slots: int64 [M], M <= N: global slots of the first M rows; negative skips a row. A slot past the end of the
+            cache is not caught: values are the device's alone to know.
         fnuz: Whether the fp8 bytes are E4M3 FNUZ (gfx942) or OCP.
         rotation: Positions int64 [N] and a table fp32 [positions, 64] (32 cosines, then 32 sines) to turn the last 64
             dims by; None for rows that are turned already.

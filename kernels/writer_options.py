@@ -1,4 +1,6 @@
-"""Compile options of the writers, for their declarations and for their launches alike; plain values, nothing heavy.
+"""Where the cache kernels are declared, and the writers' compile options; plain values, nothing heavy.
+
+The options serve declarations and launches alike.
 
 Fusion of a product and a sum is off wherever a rotation is computed: a fused multiply-add rounds once where the
 arithmetic of the writers rounds twice, so that with fusion the stored bits would depend on what a compiler fuses.
@@ -6,6 +8,9 @@ arithmetic of the writers rounds twice, so that with fusion the stored bits woul
 
 from collections.abc import Mapping
 from typing import Final
+
+CACHE_MODULES: Final = ("gather", "main_writer", "compressor_state", "compressed_writer", "indexer_writer")
+"""The modules of this package that declare the writers and the gather."""
 
 _ONE_WAVE: Final = {"num_warps": 1, "enable_fp_fusion": False}
 _FOUR_WAVES: Final = {"num_warps": 4, "enable_fp_fusion": False}

@@ -64,7 +64,8 @@ class Comparison:
         key: The candidate's key, or the baseline's where the candidate has none.
         state: How it compares.
         source_changed: Whether the kernel's source text differs.
-        details: What differs: `sections`, `first_difference`, `resources`, `launch`, `options`, `reason`; plain values.
+        details: What differs: `sections`, `first_difference`, `header`, `resources`, `launch`, `options`, `reason`, and
+            where the code could be disassembled `instructions`, pairs `[before, after]`; plain values.
     """
 
     key: str
@@ -74,9 +75,11 @@ class Comparison:
 
     @property
     def message(self) -> str:
-        """The difference in one line."""
+        """The difference in one line; instructions are too many for it."""
         parts: list[str] = []
         for name, change in self.details.items():
+            if name == "instructions":
+                continue
             if isinstance(change, Mapping):
                 inner = ", ".join(f"{item} {values[0]} -> {values[1]}" for item, values in change.items())
                 parts.append(f"{name}: {inner}")
@@ -125,6 +128,12 @@ class IdentityReport:
         )
 
     @property
+    def summary(self) -> str:
+        """The obstacle, or how many variants are in which state."""
+        counts = ", ".join(f"{number} {state}" for state, number in self.counts.items())
+        return self.obstacle or f"{counts} against {self.baseline}"
+
+    @property
     def changed_sources(self) -> int:
         """Variants whose source text changed while their code passes."""
         return sum(c.source_changed and c.state.passes for c in self.comparisons)
@@ -159,14 +168,16 @@ def _toolchains(old: Manifest, new: Manifest) -> str:
 
 def _pairs(baseline: Side, candidate: Side) -> Iterator[Comparison]:
     old, new = baseline.manifest.by_text, candidate.manifest.by_text
-    unmatched = {_without_options(text): text for text in new if text not in old}
+    unmatched: dict[str, list[str]] = {}
+    for text in sorted(new.keys() - old.keys(), reverse=True):
+        unmatched.setdefault(_without_options(text), []).append(text)
     for text, entry in old.items():
-        replacement = text if text in new else unmatched.pop(_without_options(text), None)
-        if replacement is None:
-            yield Comparison(text, State.MISSING, False, {})
+        replacements = [text] if text in new else unmatched.get(_without_options(text))
+        if replacements:
+            yield _compared(baseline, entry, candidate, new[replacements.pop()])
         else:
-            yield _compared(baseline, entry, candidate, new[replacement])
-    for text in unmatched.values():
+            yield Comparison(text, State.MISSING, False, {})
+    for text in (text for texts in unmatched.values() for text in texts):
         yield Comparison(text, State.NEW, False, {})
 
 
@@ -190,7 +201,12 @@ def _compared(baseline: Side, old: VariantEntry, candidate: Side, new: VariantEn
     try:
         before = baseline.manifest.object(old.object).code
         after = candidate.manifest.object(new.object).code
-        details = {**_code_changes(before, after), **_first_difference(baseline, old, candidate, new, after), **details}
+        shared = [s.name for s in after.sections if s.role is Role.CODE and s.name in {b.name for b in before.sections}]
+        details = {
+            **_code_changes(before, after),
+            **_first_difference(baseline, old, candidate, new, shared),
+            **details,
+        }
     except ProblemsError as error:
         return Comparison(new.text, State.UNREADABLE, changed, {"reason": str(error)})
     return Comparison(new.text, _state(before, after, bool(launch)), changed, details)
@@ -224,12 +240,12 @@ def _code_changes(before: CodeObject, after: CodeObject) -> dict[str, Any]:
 
 
 def _first_difference(
-    baseline: Side, old: VariantEntry, candidate: Side, new: VariantEntry, code: CodeObject
+    baseline: Side, old: VariantEntry, candidate: Side, new: VariantEntry, sections: list[str]
 ) -> dict[str, Any]:
-    """Where the machine instructions first differ, when both sides have their bytes."""
+    """Where the machine instructions first differ, when both sides have their bytes and these sections."""
     if baseline.read is None or candidate.read is None:
         return {}
-    for name in (section.name for section in code.sections if section.role is Role.CODE):
+    for name in sections:
         before = section_bytes(baseline.read(old.object), name, f"{baseline.label}: {old.text}")
         after = section_bytes(candidate.read(new.object), name, f"{candidate.label}: {new.text}")
         if before != after:

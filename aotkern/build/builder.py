@@ -92,6 +92,7 @@ class Compilation:
         failures: Variants that have no code object, with the reason.
         seconds: Compile time of each variant that was compiled now.
         reused: How many came from the store.
+        notes: What the declarations pay for without using it; see `lint`.
         wall: Seconds for everything.
         store_problem: Why the store could not be written, or nothing.
     """
@@ -100,6 +101,7 @@ class Compilation:
     failures: list[BuildError] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     reused: int = 0
+    notes: tuple[str, ...] = ()
     wall: float = 0.0
     store_problem: str = ""
 
@@ -143,6 +145,7 @@ def compile_targets(request: Request, progress: Callable[[Step], None] = lambda 
     result = Compilation()
     with Pool(setting, request.jobs) as pool:
         plan = pool.plan([str(target) for target in request.targets], request.limit, memo)
+        result.notes = tuple(plan["notes"])
         work = _Work(plan, store, result, progress)
         missing = work.reuse()
         pool.compile(missing[::-1] if request.reverse else missing, request.seconds, work.done, work.failed)

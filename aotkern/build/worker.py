@@ -16,10 +16,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
-from aotkern.build import compiler, registry, toolchain
+from aotkern.build import compiler, lint, registry, toolchain
 from aotkern.canonical import dumps
 from aotkern.digest import Digest
-from aotkern.errors import AotkernError, BuildError, InputError, Problem, ProblemsError
+from aotkern.errors import AotkernError, BuildError, InputError, MissingToolError, Problem, ProblemsError
 from aotkern.spec import VariantKey, expand
 from aotkern.target import Target
 
@@ -35,7 +35,10 @@ class Worker:
     def __init__(self, sources: list[list[str | None]], scratch: Path) -> None:
         # The compiler is imported before bytecode caches are turned off: its own are sound, while a stale one beside a
         # kernel source would let old constants meet new text.
-        import triton.compiler  # noqa: F401, PLC0415
+        try:
+            import triton.compiler  # noqa: F401, PLC0415
+        except ImportError as error:
+            raise MissingToolError("triton", "to compile", str(error)) from error
 
         sys.dont_write_bytecode = True
         sys.pycache_prefix = str(scratch / "pycache")
@@ -44,7 +47,7 @@ class Worker:
         self.kernels = {kernel.declaration.name: kernel for kernel in registry.load(parsed)}
 
     def plan(self, targets: list[str], limit: int, environment: Mapping[str, str], memo: str | None) -> dict[str, Any]:
-        """Toolchain, kernels, and for each target its variants with effective options and content digests."""
+        """Toolchain, kernels, notes, and for each target its variants with effective options and content digests."""
         tools = toolchain.describe(Path(memo) if memo else None)
         fixed = [dict(environment), tools]
         problems: list[Problem] = []
@@ -65,7 +68,8 @@ class Worker:
             [kernel.declaration.name, [asdict(parameter) for parameter in kernel.parameters], str(kernel.source)]
             for kernel in self.kernels.values()
         ]
-        return {"toolchain": tools, "kernels": kernels, "variants": variants, "failures": failures}
+        notes = [note for kernel in self.kernels.values() for note in lint.notes(kernel)]
+        return {"toolchain": tools, "kernels": kernels, "variants": variants, "failures": failures, "notes": notes}
 
     def _rows(
         self, kernel: registry.LoadedKernel, keys: tuple[VariantKey, ...], fixed: list[Any]

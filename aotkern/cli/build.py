@@ -10,8 +10,11 @@ import click
 from aotkern.audit.findings import Verdict
 from aotkern.build import builder, sources
 from aotkern.cli import common, progress
+from aotkern.errors import InputError
 from aotkern.report import machine, text
+from aotkern.spec import VariantKey
 from aotkern.spec.expand import DEFAULT_LIMIT
+from aotkern.target import Target
 
 
 @click.command()
@@ -68,9 +71,13 @@ def build(
         line_info=line_info,
         store=None if no_cache else common.cache_folder(),
     )
+    label = name or sources.label(found)
+    if Path(label).name != label:
+        raise InputError.one("--name", "a file name without a folder", repr(label))
     with progress.shown("compiling", quiet=as_json) as tell:
         compilation = builder.compile_targets(request, tell)
-    label = name or sources.label(found)
+    if targets:
+        _all_declared(request.targets, compilation)
     provenance = sources.provenance(found)
     published = {
         target: builder.publish(result, out, label, provenance) for target, result in compilation.targets.items()
@@ -83,3 +90,11 @@ def build(
         common.finish(Verdict.UNKNOWN, as_json=as_json, document=document, text=report)
     verdict = Verdict.FINDINGS if compilation.failures else Verdict.CLEAN
     common.finish(verdict, as_json=as_json, document=document, text=report)
+
+
+def _all_declared(targets: tuple[Target, ...], compilation: builder.Compilation) -> None:
+    """A target that was named and that no kernel declares is a mistake; nothing is published beside it."""
+    failed = {VariantKey.parse(error.key).target for error in compilation.failures}
+    if missing := [target for target in targets if target not in compilation.targets and target not in failed]:
+        found = f"no variant for {', '.join(map(str, missing))}"
+        raise InputError.one("--target", "targets that a kernel declares", found)

@@ -12,12 +12,22 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from aotkern.audit.findings import Verdict
+from aotkern.errors import ProblemsError
 from aotkern.target import Target
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document (schemas: aotkern/schemas)."
+)
+
+reports_option = click.option(
+    "--report",
+    "reports",
+    type=click.Path(path_type=Path, dir_okay=False),
+    multiple=True,
+    metavar="FILE",
+    help="Also write a report: .html, .md (for a pull request), .xml (JUnit), .sarif, .json or .txt; once for each.",
 )
 
 sources_argument = click.argument("kernels", nargs=-1, metavar="[KERNELS]...")
@@ -59,5 +69,24 @@ def cache_folder() -> Path:
 
 def finish(verdict: Verdict, *, as_json: bool, document: Any, text: str) -> NoReturn:
     """Print one of the two forms and leave with the exit code of the verdict."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False) if as_json else text)
+    emit(json.dumps(document, indent=2, ensure_ascii=False) if as_json else text)
     sys.exit(verdict.exit_code)
+
+
+def emit(content: str | bytes) -> None:
+    """Write to standard output. A reader that has gone (`... | head`) does not change the verdict."""
+    try:
+        click.echo(content, nl=isinstance(content, str))
+    except BrokenPipeError:
+        # Python flushes once more at exit, which must go nowhere instead of failing there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def problems(error: ProblemsError) -> list[dict[str, str]]:
+    """The problems of an error, for a document."""
+    return [{"where": item.where, "expected": item.expected, "found": item.found} for item in error.problems]
+
+
+def refusals(error: ProblemsError) -> str:
+    """The problems of an error, for people: a line each."""
+    return "\n".join(f"REFUSED {problem}" for problem in error.problems)

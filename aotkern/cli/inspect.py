@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from aotkern.audit.findings import Verdict
-from aotkern.bundle import Bundle
+from aotkern.bundle import Bundle, publish
 from aotkern.cli import common
-from aotkern.errors import InputError, IntegrityError, Problem
+from aotkern.errors import InputError, IntegrityError, Problem, TrustError
 from aotkern.manifest import Manifest, VariantEntry
 
 
 @click.command()
 @click.argument("bundles", nargs=-1, required=True, metavar="BUNDLE...")
+@click.option(
+    "--require-signature",
+    "trust",
+    metavar="TRUSTFILE",
+    type=click.Path(path_type=Path),
+    help="Refuse what the keys of this trust file do not vouch for.",
+)
 @common.json_option
-def verify(bundles: tuple[str, ...], as_json: bool) -> NoReturn:
-    """Check every byte of BUNDLEs: hashes, manifest, and each ELF against what the manifest says of it."""
+def verify(bundles: tuple[str, ...], trust: Path | None, as_json: bool) -> NoReturn:
+    """Check every byte of BUNDLEs: hashes, manifest, and each ELF against what the manifest says of it.
+
+    With --require-signature the decision about the signature beside each file comes first, and what is refused is not
+    opened.
+    """
     lines: list[str] = []
     rows: list[dict[str, Any]] = []
+    opened = _opener(trust)
     for name in bundles:
-        problems, line, facts = _verified(name)
+        problems, line, facts = _verified(name, opened)
         lines += [*(f"REFUSED {problem}" for problem in problems), *([line] if line else [])]
         rows.append({"file": name, "problems": [_problem(problem) for problem in problems], **facts})
     verdict = Verdict.FINDINGS if any(row["problems"] for row in rows) else Verdict.CLEAN
@@ -32,11 +45,29 @@ def verify(bundles: tuple[str, ...], as_json: bool) -> NoReturn:
     common.finish(verdict, as_json=as_json, document=document, text="\n".join(lines))
 
 
-def _verified(name: str) -> tuple[tuple[Problem, ...], str, dict[str, Any]]:
+_Opener = Callable[[str], tuple[Bundle, dict[str, Any]]]
+
+
+def _opener(trust: Path | None) -> _Opener:
+    """How a bundle is opened: as it is, or after a decision about its signatures, whose facts come with it."""
+    if trust is None:
+        return lambda name: (Bundle.open(name), {})
+    from aotkern.trust import Trust, require_file  # noqa: PLC0415 - nobody pays for it who does not ask
+
+    read, now = Trust.read(trust), datetime.now(timezone.utc)
+
+    def open_signed(name: str) -> tuple[Bundle, dict[str, Any]]:
+        approval = require_file(Path(name), read, now)
+        return approval.bundle, {"signers": list(approval.signers), "sequence": approval.statement.sequence}
+
+    return open_signed
+
+
+def _verified(name: str, opened: _Opener) -> tuple[tuple[Problem, ...], str, dict[str, Any]]:
     try:
-        bundle = Bundle.open(name)
+        bundle, signed = opened(name)
         problems = tuple(bundle.problems())
-    except IntegrityError as error:
+    except (IntegrityError, TrustError) as error:
         return error.problems, "", {}
     manifest = bundle.manifest
     facts = {
@@ -45,9 +76,11 @@ def _verified(name: str) -> tuple[tuple[Problem, ...], str, dict[str, Any]]:
         "target": str(manifest.target),
         "variants": len(manifest.variants),
         "objects": len(manifest.objects),
+        **signed,
     }
     counts = f"{len(manifest.variants)} variants, {len(manifest.objects)} code objects"
-    line = "" if problems else f"ok {name}: {manifest.target}, {counts}, {bundle.digest}"
+    signers = f", signed by {' and '.join(signed['signers'])} ({signed['sequence']})" if signed else ""
+    line = "" if problems else f"ok {name}: {manifest.target}, {counts}{signers}, {bundle.digest}"
     return problems, line, facts
 
 
@@ -62,7 +95,7 @@ def _problem(problem: Problem) -> dict[str, str]:
 @common.json_option
 def show(bundle: str, variant: str | None, variants: bool, as_json: bool) -> NoReturn:
     """Show what is in BUNDLE."""
-    opened = Bundle.open(bundle)
+    opened = _checked(bundle)
     manifest = opened.manifest
     if variant is not None:
         entry = _find(manifest, variant)
@@ -85,6 +118,13 @@ def show(bundle: str, variant: str | None, variants: bool, as_json: bool) -> NoR
         provenance = "\n".join(f"{name}  {value}" for name, value in opened.provenance.items())
         overview = f"{text.manifest(manifest)}\n\n{provenance}".strip()
     common.finish(Verdict.CLEAN, as_json=as_json, document=document, text=overview)
+
+
+def _checked(name: str) -> Bundle:
+    """A bundle whose manifest holds together, which `Bundle.open` alone leaves to those who need all of it."""
+    bundle = Bundle.open(name)
+    bundle.manifest.check(f"{name}: manifest")
+    return bundle
 
 
 def _find(manifest: Manifest, wanted: str) -> VariantEntry:
@@ -122,14 +162,16 @@ def _pairs(value: dict[str, Any], indent: str = "") -> str:
 @click.command()
 @click.argument("bundle")
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="Write it to this file instead.")
-def manifest(bundle: str, out: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Accepted because every command has it: a manifest is JSON.")
+def manifest(bundle: str, out: Path | None, as_json: bool) -> None:
     """Print the canonical manifest of BUNDLE: JSON, one variant a line, ready to be committed as a baseline."""
-    data = Bundle.open(bundle).manifest.to_bytes()
+    del as_json
+    data = _checked(bundle).manifest.to_bytes()
     if out is None:
-        sys.stdout.buffer.write(data)
+        common.emit(data)
         return
     try:
-        out.write_bytes(data)
+        publish(out, data)
     except OSError as error:
         raise InputError.one(str(out), "a file that can be written", error.strerror or str(error)) from error
 

@@ -1,1 +1,56 @@
-"""JSON schemas of everything that aotkern prints for machines."""
+"""The JSON schemas (draft 2020-12) of everything that aotkern prints for machines, one file for each kind of document.
+
+`load` completes a schema with those that it refers to, so that a validator needs nothing but its answer. Fields that a
+schema does not name are errors: a consumer may rely on knowing all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any
+
+from aotkern.errors import InputError
+
+KINDS = (
+    "audit",
+    "build",
+    "cache",
+    "contents",
+    "doctor",
+    "gate",
+    "identity",
+    "manifest",
+    "numerics",
+    "policy",
+    "pull",
+    "push",
+    "reproducible",
+    "resources",
+    "show",
+    "sign",
+    "variant",
+    "verify",
+)
+"""The kinds of documents; `aotkern.KIND/1` is what stands in the `schema` field of each but manifest and policy."""
+
+_USES = {
+    "audit": ("identity", "resources"),
+    "gate": ("contents", "identity", "reproducible", "resources"),
+    "show": ("manifest",),
+    "variant": ("manifest",),
+}
+
+
+def load(kind: str) -> dict[str, Any]:
+    """The schema of one of `KINDS`, whole.
+
+    Raises:
+        InputError: There is no such kind.
+    """
+    if kind not in KINDS:
+        raise InputError.one("schema", f"one of {', '.join(KINDS)}", repr(kind))
+    schema: dict[str, Any] = json.loads(files(__name__).joinpath(f"{kind}.schema.json").read_text("utf-8"))
+    for used in _USES.get(kind, ()):
+        schema.setdefault("$defs", {})[used] = load(used)
+    return schema

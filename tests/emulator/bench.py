@@ -38,7 +38,9 @@ class Bench:
     Vector registers are `v[n]`, `(waves, 64)` uint32; AGPR n is `v[256 + n]`. Scalars are set with `scalar`.
     """
 
-    def __init__(self, arch: str = "gfx950", waves: int = 1, lds: int = 4096, groups: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, arch: str = "gfx950", waves: int = 1, lds: int = 4096, groups: Sequence[int] | None = None
+    ) -> None:
         self.arch = arch
         self.memory = np.zeros(4096, np.uint8)
         self.lds = np.full(lds * waves // 4, POISON, np.uint32).view(np.uint8)
@@ -79,7 +81,9 @@ class Bench:
 
     def scalar(self, register: int, value: int | None = None, bits: int = 32) -> int:
         """Read or set a scalar register or pair, of all waves."""
-        whole = self.waves.scalar_u64[register // 2] if bits == 64 else self.waves.scalar[register // 2, :, register % 2]
+        whole = (
+            self.waves.scalar_u64[register // 2] if bits == 64 else self.waves.scalar[register // 2, :, register % 2]
+        )
         if value is not None:
             whole[:] = value
         return int(whole[0])

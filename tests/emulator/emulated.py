@@ -47,7 +47,9 @@ class EmulatorLauncher:
 
         return Bound()
 
-    def launch(self, function: Any, grid: tuple[int, ...], args: tuple[Any, ...], constants: dict[str, Any]) -> Statistics:
+    def launch(
+        self, function: Any, grid: tuple[int, ...], args: tuple[Any, ...], constants: dict[str, Any]
+    ) -> Statistics:
         """Compile for these arguments, pack them, run."""
         compiled, passed = self.compiled(function, args, constants)
         wide = (*grid, 1, 1)[:3]

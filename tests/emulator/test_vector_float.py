@@ -131,8 +131,12 @@ def test_f32_multiply_accumulate(text: str) -> None:
 def test_f32_multiply_add_with_a_literal() -> None:
     literal = 0x3D2AABF7
     bench = loaded("f32")
-    assert agree(bench.run(f"v_fmaak_f32 v0, v2, v4, {literal:#x}").lanes(0), each_lane(lambda a, b: fma(a, b, literal), A, B))
-    assert agree(bench.run(f"v_fmamk_f32 v0, v2, {literal:#x}, v4").lanes(0), each_lane(lambda a, b: fma(a, literal, b), A, B))
+    assert agree(
+        bench.run(f"v_fmaak_f32 v0, v2, v4, {literal:#x}").lanes(0), each_lane(lambda a, b: fma(a, b, literal), A, B)
+    )
+    assert agree(
+        bench.run(f"v_fmamk_f32 v0, v2, {literal:#x}, v4").lanes(0), each_lane(lambda a, b: fma(a, literal, b), A, B)
+    )
 
 
 def test_fused_results_that_lie_halfway_in_double_precision() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from kernels import layout, reference
-from kernels.decode import Segment
+from kernels.decode_call import Segment
 from kernels.launchers import Platform
 from kernels.ragged import Ragged
 
@@ -18,7 +18,7 @@ PLATFORMS = {"gfx942": GFX942, "gfx950": GFX950}
 
 
 def random_cache(seed: int, blocks: int, block_size: int, *, fnuz: bool, padding: int = 0) -> torch.Tensor:
-    """A cache of legal records of about unit variance / 64, its pages `padding` bytes further apart than they need be."""
+    """A cache of legal records, at most 0.44 in each dim; pages stand `padding` bytes further apart than needed."""
     rng = np.random.default_rng(seed)
     pages = rng.integers(0, 256, (blocks, layout.page_bytes(block_size) + padding), np.uint8)
     for position in range(block_size):

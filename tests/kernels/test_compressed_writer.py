@@ -87,20 +87,27 @@ def write(launcher, step: CompressorStep, slots: list[int], weight, eps, *, sani
 FORMS = pytest.mark.parametrize(("ratio", "splits"), [(4, None), (8, None), (8, 1), (8, 4), (8, 16)])
 
 
-@FORMS
-@pytest.mark.parametrize("sanitize", [False, True])
-def test_records_of_known_rows_are_exact(launcher, ratio, splits, sanitize):
+def check_known_rows(launcher, ratio: int, splits: int | None, *, sanitize: bool, block_size: int = 2) -> None:
+    """Compress groups whose entries are known exactly, and compare every byte of the cache with the reference."""
     rows = np.random.default_rng(3).standard_normal((4, DIMS)).astype(np.float32)
     rows[1] *= np.float32(2.0) ** np.arange(-20, 12).repeat(16)
     rows[2, ::64] = 448 * 2.0 ** np.arange(-8, 0)
     rows[3] = 0
     step = step_of(passing_states(rows, ratio), [(entry + 1) * ratio - 1 for entry in range(4)], ratio)
     slots = [5, 0, 3, 6]
-    image, table = write(launcher, step, slots, IDENTITY_WEIGHT, IDENTITY_EPS, sanitize=sanitize, splits=splits)
+    image, table = write(
+        launcher, step, slots, IDENTITY_WEIGHT, IDENTITY_EPS, sanitize=sanitize, splits=splits, block_size=block_size
+    )
     wanted = np.full_like(image, UNTOUCHED)
     for entry, slot in enumerate(slots):
-        store_record(wanted, slot, 2, *compressed_record(rows[entry], table[entry * ratio], sanitize=sanitize))
+        store_record(wanted, slot, block_size, *compressed_record(rows[entry], table[entry * ratio], sanitize=sanitize))
     np.testing.assert_array_equal(image, wanted)
+
+
+@FORMS
+@pytest.mark.parametrize("sanitize", [False, True])
+def test_records_of_known_rows_are_exact(launcher, ratio, splits, sanitize):
+    check_known_rows(launcher, ratio, splits, sanitize=sanitize)
 
 
 @FORMS

@@ -18,18 +18,18 @@ from attention import (
     random_rows,
     write_record,
 )
-
 from mended import mend_interpreter
 
-from kernels import gfx950_partial, legacy_partial, legacy_tile, monolithic, reducer, reference
-from kernels.decode import Segment, decode
+from kernels import gfx950_partial, gfx950_tile, legacy_partial, legacy_tile, monolithic, reducer, reference
+from kernels.decode import decode
+from kernels.decode_call import Segment
 from kernels.launchers import Platform
 
 
 @pytest.fixture
 def launcher(interpreted: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     mend_interpreter(monkeypatch)
-    return interpreted(legacy_tile, legacy_partial, monolithic, gfx950_partial, reducer)
+    return interpreted(legacy_tile, legacy_partial, monolithic, gfx950_tile, gfx950_partial, reducer)
 
 
 class Recorder:
@@ -114,6 +114,7 @@ def test_extra_lengths_around_tiles_and_groups(launcher: Any, extra_length: int)
     check(launcher, GFX950, query(14, 1, 3), main, extra, None, splits=1)
 
 
+@pytest.mark.filterwarnings("ignore:(invalid value|overflow) encountered:RuntimeWarning")
 @pytest.mark.parametrize("name", PLATFORMS)
 def test_poisoned_rows_read_as_zero(launcher: Any, name: str) -> None:
     platform = PLATFORMS[name]
@@ -125,6 +126,7 @@ def test_poisoned_rows_read_as_zero(launcher: Any, name: str) -> None:
     assert out.eq(0).all()
 
 
+@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
 @pytest.mark.parametrize("length", [40, 70])
 def test_trusting_canonical_rows_changes_no_bit(launcher: Any, length: int) -> None:
     main, extra = segments(GFX950, random_rows(16, 96, (9,)), random_rows(17, 128, (length,)))

@@ -9,7 +9,8 @@ import torch
 from attention import GFX942, GFX950, constant_cache, query, ragged
 
 from aotkern.errors import InputError
-from kernels.decode import Scratch, Segment, checked_call, choose_splits, decode, scratch_bytes
+from kernels.decode import Scratch, choose_splits, decode, scratch_bytes
+from kernels.decode_call import Segment, checked_call
 from kernels.launchers import LAUNCH_OPTIONS, JitLauncher, Platform
 from kernels.selectors import SplitPlan
 

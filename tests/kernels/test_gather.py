@@ -46,9 +46,9 @@ class Case:
         owners = [seq for seq, length in enumerate(lengths) for _ in range(length)] + [-1] * padding
         self.token_to_seq = torch.tensor(owners, dtype=torch.int32)
 
-    def run(self, launcher: object, layout: str, arch: str) -> None:
+    def run(self, launcher: object, layout: str, arch: str, *, dynamic: bool = False) -> None:
         tensors = (self.cache, self.k_out, self.scale_out, self.block_table, self.cu_seqlen, self.token_to_seq)
-        gather_indexer_cache(launcher, *tensors, layout=layout, arch=arch)
+        gather_indexer_cache(launcher, *tensors, layout=layout, arch=arch, dynamic=dynamic)
 
     def row(self, index: int) -> tuple[list[int], list[int]]:
         return self.k_out[index].tolist(), self.scale_out[index : index + 1].view(torch.uint8).tolist()

@@ -17,6 +17,7 @@ from kernels.write_compressed import CompressorStep, write_indexer_cache
 from kernels.writer_reference import (
     FNUZ,
     OCP,
+    Dialect,
     compress,
     compressed_index_record,
     fp8_values,
@@ -58,10 +59,8 @@ def step_of(states: np.ndarray, positions: list[int]) -> CompressorStep:
     )
 
 
-@DIALECTS
-@LAYOUTS
-@pytest.mark.parametrize("power_of_two", [False, True])
-def test_plain_keys_are_exact(launcher, dialect, layout, power_of_two):
+def check_plain_keys(launcher, dialect: Dialect, layout: str, *, power_of_two: bool) -> None:
+    """Insert keys of many magnitudes, and compare every byte of the cache with the reference."""
     keys = random_keys(20)
     keys[3] = 0
     keys[4, 7], keys[5, 9], keys[6, :] = 0x7FC0, 0x7F80, to_bf16(np.float32([dialect.limit]))
@@ -76,6 +75,13 @@ def test_plain_keys_are_exact(launcher, dialect, layout, power_of_two):
         launcher, cache, bf16(keys), torch.tensor(slots), layout=layout, fnuz=dialect is FNUZ, power_of_two=power_of_two
     )
     np.testing.assert_array_equal(pages(cache), wanted)
+
+
+@DIALECTS
+@LAYOUTS
+@pytest.mark.parametrize("power_of_two", [False, True])
+def test_plain_keys_are_exact(launcher, dialect, layout, power_of_two):
+    check_plain_keys(launcher, dialect, layout, power_of_two=power_of_two)
 
 
 def test_compressed_keys_of_known_rows_are_exact(launcher):

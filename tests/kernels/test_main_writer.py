@@ -46,8 +46,8 @@ def check(launcher, rows: np.ndarray, dialect: Dialect, slots: list[int], rotati
     np.testing.assert_array_equal(pages(cache), image)
 
 
-def boundary_rows(dialect: Dialect) -> np.ndarray:
-    """Rows whose blocks have their largest magnitude at, just below and just above limit * 2^k, for every k.
+def boundary_rows(dialect: Dialect, step: int) -> np.ndarray:
+    """Rows whose blocks have their largest magnitude at, just below and just above limit * 2^k, for every `step`-th k.
 
     The block holds all magnitudes that some code decodes to, scaled alike, the points halfway between two of them, and
     the neighbours of those, as far as bf16 has them; signs alternate.
@@ -56,7 +56,7 @@ def boundary_rows(dialect: Dialect) -> np.ndarray:
     halfway = np.concatenate([[0], values[:-1]]) / 2 + values / 2
     spread = to_bf16(np.concatenate([values, halfway]).astype(np.float32)).astype(np.int64)
     blocks = []
-    for exponent in range(-30, 120, 7):
+    for exponent in range(-30, 119, step):
         for nudge in (-1, 0, 1):
             shifted = np.clip(spread + (exponent << 7), 0, 0x7F7F)
             nudged = np.where(np.arange(len(spread)) % 3 == 0, shifted + nudge, shifted)
@@ -78,25 +78,35 @@ def test_rows_land_in_their_slots_and_nothing_else_changes(launcher, dialect, ro
 
 
 @DIALECTS
-def test_every_exponent_boundary_and_every_code_of_the_quantised_dims(launcher, dialect):
-    rows = boundary_rows(dialect)
+def test_exponent_boundaries_and_every_code_of_the_quantised_dims(launcher, dialect):
+    rows = boundary_rows(dialect, step=7)
     check(launcher, rows, dialect, list(range(len(rows))))
 
 
-@DIALECTS
-def test_every_bf16_pattern_as_a_quantised_dim(launcher, dialect):
+def quantised_patterns() -> np.ndarray:
+    """Rows whose quantised dims hold every bf16 pattern."""
     # Patterns 32 apart are a quarter of a binade apart, so that a block of 64 of them reaches from its largest
     # magnitude down to numbers that round to zero.
     blocks = np.arange(65536).reshape(32, 64, 32).transpose(0, 2, 1).reshape(-1, 64)
     blocks = np.concatenate([blocks, blocks[: -len(blocks) % 7]]).reshape(-1, 448)
-    rows = np.concatenate([blocks, random_rows(len(blocks))[:, 448:]], axis=1).astype(np.uint16)
+    return np.concatenate([blocks, random_rows(len(blocks))[:, 448:]], axis=1).astype(np.uint16)
+
+
+def rotated_patterns() -> np.ndarray:
+    """Rows whose rotated dims hold every bf16 pattern, in random pairs."""
+    every = np.random.default_rng(1).permutation(65536).astype(np.uint16).reshape(-1, 64)
+    return np.concatenate([np.zeros((len(every), 448), np.uint16), every], axis=1)
+
+
+@DIALECTS
+def test_every_bf16_pattern_as_a_quantised_dim(launcher, dialect):
+    rows = quantised_patterns()
     check(launcher, rows, dialect, list(range(len(rows))))
 
 
 @pytest.mark.slow
 def test_every_bf16_pattern_as_a_rotated_dim(launcher):
-    every = np.random.default_rng(1).permutation(65536).astype(np.uint16).reshape(-1, 64)
-    rows = np.concatenate([np.zeros((len(every), 448), np.uint16), every], axis=1)
+    rows = rotated_patterns()
     rotation = (torch.arange(len(rows)) % 64, angle_table(64))
     check(launcher, rows, OCP, list(range(len(rows))), rotation)
 

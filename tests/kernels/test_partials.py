@@ -19,8 +19,9 @@ from attention import (
 )
 from mended import mend_interpreter
 
-from kernels import gfx950_partial, layout, legacy_partial, legacy_tile, reducer, reference
-from kernels.decode import Scratch, Segment, checked_call, launch_partial, launch_reduce
+from kernels import gfx950_partial, gfx950_tile, layout, legacy_partial, legacy_tile, reducer, reference
+from kernels.decode import Scratch, launch_partial, launch_reduce
+from kernels.decode_call import Segment, checked_call
 from kernels.launchers import Platform
 from kernels.selectors import SplitPlan
 
@@ -30,7 +31,7 @@ NEG = reference.NEG
 @pytest.fixture
 def launcher(interpreted: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     mend_interpreter(monkeypatch)
-    return interpreted(legacy_tile, legacy_partial, gfx950_partial, reducer)
+    return interpreted(legacy_tile, legacy_partial, gfx950_tile, gfx950_partial, reducer)
 
 
 def static(splits: int) -> SplitPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ def launcher(interpreted: Any) -> Any:
 
 def rows_of(packed: Ragged) -> list[list[int]]:
     bounds = packed.indptr.tolist()
-    return [packed.indices[first:end].tolist() for first, end in zip(bounds, bounds[1:], strict=False)]
+    return [packed.indices[first:end].tolist() for first, end in pairwise(bounds)]
 
 
 def test_lengths_come_from_the_entries(launcher: Any) -> None:

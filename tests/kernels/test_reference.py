@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from attention import query, random_cache, random_rows, ragged, reference_segment, write_record
+from attention import query, ragged, random_cache, random_rows, reference_segment, write_record
 
 from kernels import reference
-from kernels.decode import Segment
+from kernels.decode_call import Segment
 
 
 @pytest.mark.parametrize(("fnuz", "dtype"), [(False, torch.float8_e4m3fn), (True, torch.float8_e4m3fnuz)])

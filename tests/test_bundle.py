@@ -1,0 +1,419 @@
+import errno
+import hashlib
+import importlib
+import os
+import random
+import struct
+import subprocess
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import zstandard
+from making import GFX942, GFX950, hand_made
+
+from aotkern import bundle as module
+from aotkern.bundle import MAGIC, VERSION, Bundle, encode, publish, write
+from aotkern.canonical import dumps
+from aotkern.digest import Digest
+from aotkern.errors import AotkernError, InputError, IntegrityError
+from aotkern.manifest import Manifest
+
+PREFIX = struct.Struct("<8sII32s")
+
+
+def refused(data, *, verify=False):
+    """The one message by which a bundle is refused."""
+    with pytest.raises(IntegrityError) as error:
+        opened = Bundle.decode(data, "b.aotk")
+        if verify:
+            opened.verify()
+    assert all(problem.where.startswith("b.aotk") for problem in error.value.problems)
+    return str(error.value)
+
+
+def framed(content):
+    return zstandard.ZstdCompressor(level=3, write_content_size=True).compress(content)
+
+
+def assembled(text, blocks, counts, *, header=None, version=VERSION):
+    """A bundle with right hashes over whatever parts: what somebody who can forge everything would write.
+
+    `text` and `blocks` are `(frame, declared size)`; `header` changes the header's value.
+    """
+    rows = [
+        [len(frame), size, str(Digest.of(frame)), count]
+        for (frame, size), count in zip((text, *blocks), (0, *counts), strict=True)
+    ]
+    value = {"manifest": rows[0], "blocks": rows[1:], "provenance": {}}
+    if header:
+        header(value)
+    raw = dumps(value).encode()
+    prefix = PREFIX.pack(MAGIC, version, len(raw), hashlib.sha256(raw).digest())
+    return b"".join([prefix, raw, text[0], *(frame for frame, _ in blocks)])
+
+
+def forged(manifest, contents, counts, **more):
+    """As `assembled`, from a manifest and the content of each block."""
+    text = manifest if isinstance(manifest, bytes) else manifest.to_bytes()
+    blocks = [(framed(content), len(content)) for content in contents]
+    return assembled((framed(text), len(text)), blocks, counts, **more)
+
+
+@pytest.fixture
+def parts(sample):
+    """Manifest and objects of the gfx950 sample, in the order of the manifest."""
+    build = sample.build(GFX950)
+    return build.manifest, [build.objects[entry.digest] for entry in build.manifest.objects]
+
+
+def test_a_bundle_gives_back_what_was_put_in(sample):
+    for target in (GFX942, GFX950):
+        build, bundle = sample.build(target), sample.bundle(target)
+        bundle.verify()
+        assert bundle.manifest == build.manifest
+        assert {digest: bundle.object(digest) for digest in build.objects} == dict(build.objects)
+        assert bundle.digest == Digest.of(bundle.data)
+
+
+def test_equal_content_makes_equal_bytes(sample):
+    build = sample.build(GFX942)
+    again = encode(build.manifest, dict(reversed(build.objects.items())), {})
+    assert again == sample.bundle(GFX942).data
+
+
+def test_provenance_is_kept_beside_the_content(sample):
+    build = sample.build(GFX942)
+    said = Bundle.decode(encode(build.manifest, build.objects, {"revision": "abc"}), "x")
+    assert said.provenance == {"revision": "abc"}
+    assert said.manifest.digest == sample.bundle(GFX942).manifest.digest
+
+
+def test_kernels_have_blocks_of_their_own_and_share_objects(sample):
+    bundle = sample.bundle(GFX950)
+    assert [block.objects for block in bundle.blocks] == [1, len(bundle.manifest.objects) - 1]
+
+
+def test_an_empty_manifest_is_a_bundle_without_blocks():
+    empty = Manifest.make(GFX942, {}, {}, (), {}, [])
+    bundle = Bundle.decode(encode(empty, {}, {}), "x")
+    bundle.verify()
+    assert bundle.blocks == ()
+
+
+def test_every_flipped_byte_is_refused(small_bundle):
+    Bundle.decode(small_bundle, "b.aotk").verify()
+    for place in range(len(small_bundle)):
+        damaged = bytearray(small_bundle)
+        damaged[place] ^= 1 << place % 8
+        with pytest.raises(IntegrityError, match=r"b\.aotk"):
+            Bundle.decode(bytes(damaged), "b.aotk")
+
+
+def test_every_cut_is_refused(small_bundle):
+    for length in range(len(small_bundle)):
+        with pytest.raises(IntegrityError, match=r"b\.aotk"):
+            Bundle.decode(small_bundle[:length], "b.aotk")
+
+
+def test_bytes_after_the_end_are_refused(small_bundle):
+    expected = f"b.aotk: expected {len(small_bundle)} bytes, as the header says, found {len(small_bundle) + 1} bytes"
+    assert refused(small_bundle + b"\0") == expected
+
+
+def test_a_flip_is_named_by_its_place(small_bundle):
+    flipped = small_bundle[:-1] + bytes([small_bundle[-1] ^ 1])
+    assert refused(flipped).startswith("b.aotk: block 1 at byte ")
+
+
+def test_random_damage_is_never_taken_for_content(small_bundle):
+    """A few thousand mutations, cuts and splices; the seed is fixed, so that a failure can be met again."""
+    chance = random.Random(20_240_607)
+    for _ in range(4_000):
+        damaged = bytearray(small_bundle)
+        for _ in range(chance.randint(1, 4)):
+            start, length = chance.randrange(len(damaged)), chance.choice((1, 1, 1, 2, 4, 60))
+            new = chance.choice((chance.randbytes(length), bytes(length), b"\xff" * length, b""))
+            damaged[start : start + length] = new
+            if not damaged:
+                break
+        if damaged != small_bundle:
+            with pytest.raises(IntegrityError, match=r"b\.aotk"):
+                Bundle.decode(bytes(damaged), "b.aotk")
+
+
+def test_a_forged_manifest_never_ends_in_another_error(sample):
+    """Hashes are right and the manifest is not: mutations of its text, encoded anew."""
+    build = sample.build(GFX942)
+    text = build.manifest.to_bytes()
+    contents = [b"".join(build.objects[entry.digest] for entry in build.manifest.objects)]
+    chance = random.Random(7)
+    for _ in range(1_500):
+        damaged = bytearray(text)
+        for _ in range(chance.randint(1, 3)):
+            start = chance.randrange(len(damaged))
+            damaged[start : start + chance.choice((0, 1, 1, 5))] = chance.choice(
+                (b"", b"9", b'"', b"[]", b"{}", b"null", b"-", b"\xc3", b"\\ud800", b"99999999999999", b"true")
+            )
+        if damaged == text:
+            continue
+        try:
+            opened = Bundle.decode(forged(bytes(damaged), contents, [len(build.objects)]), "b.aotk")
+            opened.verify()
+        except IntegrityError:
+            continue
+        # What is left are other texts for people: versions, pinned variables, digests of sources.
+        again = opened.manifest
+        assert [v.object for v in again.variants] == [v.object for v in build.manifest.variants]
+        assert [entry.code for entry in again.objects] == [entry.code for entry in build.manifest.objects]
+
+
+def test_swapped_objects_are_refused(parts):
+    manifest, objects = parts
+    first, *rest = objects
+    assert len({len(data) for data in objects}) > 1 or first != rest[0]
+    data = forged(manifest, [b"".join(rest[::-1]) + first], [len(objects)])
+    assert "expected sha256:" in refused(data, verify=True)
+
+
+def test_an_object_of_another_chip_is_refused_by_its_elf(sample):
+    old, new = sample.build(GFX942), sample.build(GFX950)
+    entry = old.manifest.objects[0]
+    lie = replace(new.manifest, objects=(entry, *new.manifest.objects[1:]))
+    swapped = new.manifest.objects[0].digest
+    lie = replace(
+        lie, variants=tuple(replace(v, object=entry.digest) if v.object == swapped else v for v in lie.variants)
+    )
+    objects = [old.objects[entry.digest], *(new.objects[other.digest] for other in new.manifest.objects[1:])]
+    assert "code for hip:gfx950, found hip:gfx942" in refused(forged(lie, objects, [1] * len(objects)), verify=True)
+    # The manifest may lie about the chip too; the ELF does not.
+    facts = {**entry.facts, "target": "hip:gfx950"}
+    lie = replace(lie, objects=(replace(entry, facts=facts), *lie.objects[1:]))
+    data = forged(lie, objects, [1] * len(objects))
+    assert "an ELF for hip:gfx950, found one for hip:gfx942" in refused(data, verify=True)
+
+
+def test_facts_that_the_elf_does_not_bear_out_are_refused(sample):
+    build = sample.build(GFX942)
+    entry = build.manifest.objects[0]
+    facts = {**entry.facts, "resources": {**entry.facts["resources"], "vgprs": 1}}
+    lie = replace(build.manifest, objects=(replace(entry, facts=facts), *build.manifest.objects[1:]))
+    objects = [build.objects[other.digest] for other in lie.objects]
+    assert "the facts that the manifest states, found resources" in refused(
+        forged(lie, [b"".join(objects)], [len(objects)]), verify=True
+    )
+
+
+def test_an_object_that_is_no_elf_is_refused(sample):
+    build = sample.build(GFX942)
+    data = b"#!/bin/sh\n" * 40
+    entries = (replace(build.manifest.objects[0], digest=Digest.of(data), size=len(data)),)
+    variants = tuple(replace(v, object=entries[0].digest) for v in build.manifest.variants)
+    lie = replace(build.manifest, objects=entries, variants=variants)
+    assert f"object {entries[0].digest.short}" in refused(forged(lie, [data], [1]), verify=True)
+
+
+def test_a_variant_whose_object_is_not_there_is_refused(parts):
+    manifest, objects = parts
+    last = replace(manifest.variants[-1], object=Digest.of(b"../../elsewhere"))
+    lie = replace(manifest, variants=(*manifest.variants[:-1], last))
+    assert "their objects in order of first use" in refused(forged(lie, objects, [1] * len(objects)), verify=True)
+
+
+def test_an_object_that_the_bundle_lacks_cannot_be_asked_for(sample):
+    with pytest.raises(InputError, match="the digest of one of its code objects"):
+        sample.bundle(GFX942).object(Digest.of(b"elsewhere"))
+
+
+@pytest.mark.parametrize("version", [0, 2, 0xFFFFFFFF])
+def test_another_format_version_is_refused_by_number(parts, version):
+    manifest, objects = parts
+    data = forged(manifest, [b"".join(objects)], [len(objects)], version=version)
+    assert refused(data) == f"b.aotk: byte 8: expected bundle format version 1, found version {version}"
+
+
+@pytest.mark.parametrize("data", [b"", b"\x7fELF" + bytes(60), b"PK\3\4" + bytes(60), b"{}" * 40], ids=repr)
+def test_another_kind_of_file_is_refused(data):
+    assert refused(data).startswith("b.aotk")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda h: h.update(more=1), "exactly the fields manifest, blocks, provenance"),
+        (lambda h: h.pop("provenance"), "exactly the fields manifest, blocks, provenance"),
+        (lambda h: h.update(manifest=[1, 2]), "exactly the fields 0, 1, 2, 3"),
+        (lambda h: h.update(blocks={}), "a list of lists of 4"),
+        (lambda h: h["blocks"][0].__setitem__(0, -1), "an integer from 0"),
+        (lambda h: h["blocks"][0].__setitem__(0, h["blocks"][0][0] + 1), "bytes, as the header says"),
+        (lambda h: h["blocks"][0].__setitem__(1, 5 << 30), "bytes of content"),
+        (lambda h: h["blocks"][0].__setitem__(1, h["blocks"][0][1] - 1), "bytes of objects"),
+        (lambda h: h["blocks"][0].__setitem__(2, "sha256:"), "'sha256:' and 64 lower-case hex digits"),
+        (lambda h: h["blocks"][0].__setitem__(3, 1), "bytes of objects"),
+        (lambda h: h["blocks"][0].__setitem__(3, 1 << 40), "objects"),
+        (lambda h: h["manifest"].__setitem__(1, h["manifest"][1] + 1), "bytes of content"),
+        (lambda h: h["manifest"].__setitem__(1, 3 << 30), "a manifest of at most"),
+        (lambda h: h["manifest"].__setitem__(3, 1), "no objects in the manifest's row"),
+        (lambda h: h.update(provenance={"a": 1}), "an object of texts"),
+        (lambda h: h.update(blocks=[]), "bytes, as the header says"),
+    ],
+    ids=range(16),
+)
+def test_a_header_that_does_not_fit_is_refused(parts, change, expected):
+    manifest, objects = parts
+    assert expected in refused(forged(manifest, [b"".join(objects)], [len(objects)], header=change))
+
+
+def test_a_frame_that_claims_another_size_is_refused(parts):
+    manifest, objects = parts
+    content = b"".join(objects)
+    text = manifest.to_bytes()
+    bomb = framed(bytes(len(content) + 50_000_000))
+    data = assembled((framed(text), len(text)), [(bomb, len(content))], [len(objects)])
+    assert f"expected {len(content)} bytes of content, found a frame of {len(content) + 50_000_000}" in refused(
+        data, verify=True
+    )
+
+
+def test_a_frame_without_a_size_is_refused(parts):
+    manifest, objects = parts
+    content, text = b"".join(objects), manifest.to_bytes()
+    frame = zstandard.ZstdCompressor(write_content_size=False).compress(content)
+    data = assembled((framed(text), len(text)), [(frame, len(content))], [len(objects)])
+    assert "bytes of content" in refused(data, verify=True)
+
+
+def test_a_second_frame_behind_the_first_is_refused(parts):
+    manifest, objects = parts
+    content, text = b"".join(objects), manifest.to_bytes()
+    data = assembled((framed(text), len(text)), [(framed(content) + framed(b"more"), len(content))], [len(objects)])
+    assert "a zstd frame" in refused(data, verify=True)
+
+
+def test_content_beyond_the_cap_is_refused_before_it_is_made(parts, monkeypatch):
+    monkeypatch.setattr(module, "MAX_CONTENT", 1_000)
+    manifest, objects = parts
+    assert "at most 1000 bytes of content" in refused(forged(manifest, [b"".join(objects)], [len(objects)]))
+
+
+def test_a_file_beyond_the_cap_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "MAX_FILE", 1_000)
+    path = tmp_path / "huge.aotk"
+    with path.open("wb") as file:
+        file.truncate(1_001)
+    with pytest.raises(IntegrityError, match=r"huge\.aotk: expected a bundle of at most 1000 bytes, found 1001 bytes"):
+        Bundle.open(path)
+
+
+def test_a_header_that_claims_a_gigabyte_is_refused():
+    data = PREFIX.pack(MAGIC, VERSION, 1 << 30, bytes(32)) + b"{}"
+    assert refused(data) == "b.aotk: byte 12: expected a header that fits in the file, found 1073741824 bytes"
+
+
+def test_a_pickle_is_not_executed(parts):
+    payload = b"cos\nsystem\n(S'exit 3'\ntR."
+    assert "a JSON document" in refused(forged(payload, [b"".join(parts[1])], [len(parts[1])]))
+
+
+def test_the_reading_path_holds_no_way_to_execute_anything():
+    for name in ("bundle", "canonical", "fields", "manifest", "digest", "codeobject.elf", "codeobject.note"):
+        text = Path(importlib.import_module(f"aotkern.{name}").__file__).read_text("utf-8")
+        for word in ("pickle", "eval(", "exec(", "dlopen", "CDLL", "marshal", "subprocess"):
+            assert word not in text, (name, word)
+
+
+# Writing.
+
+
+def test_what_was_written_can_be_opened(sample, tmp_path):
+    build = sample.build(GFX942)
+    path = tmp_path / "deep" / "x.aotk"
+    digest = write(path, build.manifest, build.objects, {})
+    assert Bundle.open(path).digest == digest
+    assert os.listdir(path.parent) == ["x.aotk"]
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_nothing_is_published_that_does_not_verify(sample, tmp_path):
+    build = sample.build(GFX942)
+    digests = list(build.objects)
+    wrong = dict(zip(digests, reversed(build.objects.values()), strict=True))
+    path = tmp_path / "x.aotk"
+    path.write_bytes(b"what was there before")
+    if len(digests) > 1:
+        with pytest.raises(IntegrityError):
+            write(path, build.manifest, wrong, {})
+    with pytest.raises(IntegrityError, match="an object for every variant"):
+        write(path, build.manifest, {}, {})
+    with pytest.raises(IntegrityError):
+        write(path, hand_made(), {entry.digest: b"x" * entry.size for entry in hand_made().objects}, {})
+    assert path.read_bytes() == b"what was there before"
+    assert os.listdir(tmp_path) == ["x.aotk"]
+
+
+def test_a_bundle_that_is_not_there_is_bad_input(tmp_path):
+    with pytest.raises(InputError, match=r"gone\.aotk: expected a bundle that can be read, found No such file"):
+        Bundle.open(tmp_path / "gone.aotk")
+    with pytest.raises(InputError, match="found Is a directory"):
+        Bundle.open(tmp_path)
+
+
+def test_publishing_replaces_a_link_and_does_not_write_through_it(tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"precious")
+    link = tmp_path / "x.aotk"
+    link.symlink_to(outside)
+    publish(link, b"new")
+    assert outside.read_bytes() == b"precious"
+    assert not link.is_symlink()
+    assert link.read_bytes() == b"new"
+
+
+def test_a_link_planted_under_the_name_of_a_temporary_file_is_not_followed(tmp_path, monkeypatch):
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"precious")
+    names = iter(["guessed", "fresh"])
+    monkeypatch.setattr(tempfile, "_get_candidate_names", lambda: names)
+    (tmp_path / ".x.aotk.guessed.tmp").symlink_to(outside)
+    publish(tmp_path / "x.aotk", b"new")
+    assert outside.read_bytes() == b"precious"
+    assert (tmp_path / "x.aotk").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("step", ["fsync", "fchmod", "replace"])
+def test_an_error_while_writing_leaves_nothing_behind(tmp_path, monkeypatch, step):
+    path = tmp_path / "x.aotk"
+    path.write_bytes(b"old")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, step, full)
+    if step == "replace":
+        monkeypatch.setattr("pathlib.Path.replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        publish(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["x.aotk"]
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small tmpfs needs root")
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"this container may not mount: {mounted.stderr.decode().strip()}")
+    try:
+        publish(tmp_path / "small", b"fits")
+        with pytest.raises(OSError, match="No space left"):
+            publish(tmp_path / "large", bytes(1 << 20))
+        assert os.listdir(tmp_path) == ["small"]
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_every_refusal_is_of_the_family(small_bundle):
+    for data in (b"", small_bundle[:50], small_bundle + b"x"):
+        with pytest.raises(AotkernError):
+            Bundle.decode(data, "x")
