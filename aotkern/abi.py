@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aotkern.arguments import Pointer, Value
-from aotkern.codeobject.facts import CodeObject
+from aotkern.codeobject.facts import Argument
 from aotkern.errors import IntegrityError
 from aotkern.spec import VariantKey
 
@@ -64,14 +64,14 @@ class Layout:
     size: int
 
     @classmethod
-    def of(cls, key: VariantKey, code: CodeObject) -> Layout:
-        """Hold the parameters of the key against the arguments of the code object.
+    def of(cls, key: VariantKey, arguments: Sequence[Argument]) -> Layout:
+        """Hold the parameters of a key against the arguments that the code object states.
 
         Raises:
             IntegrityError: They differ in number or in size.
         """
-        visible = [argument for argument in code.arguments if not argument.kind.startswith("hidden_")]
-        where = f"{key}: arguments of {code.symbol}"
+        visible = [argument for argument in arguments if not argument.kind.startswith("hidden_")]
+        where = f"{key}: arguments of the code object"
         if len(visible) != len(key.parameters) + SCRATCH_POINTERS:
             expected = f"{len(key.parameters)} parameters and {SCRATCH_POINTERS} scratch pointers"
             raise IntegrityError.one(where, expected, f"{len(visible)} arguments")

@@ -6,7 +6,6 @@ Tensors come in as anything that says where its memory is: `data_ptr()`, `__cuda
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
@@ -64,6 +63,7 @@ class Pointer:
             not known is not taken for small.
         device: Number of the device that holds it; None for an address that says nothing of it.
         host: Whether this is ordinary host memory, which no GPU reads.
+        storage: Where that storage begins; None where it begins at the address, or nothing is known of it.
     """
 
     address: int
@@ -71,6 +71,14 @@ class Pointer:
     storage_bytes: int | None = None
     device: int | None = None
     host: bool = False
+    storage: int | None = None
+
+    @property
+    def memory(self) -> tuple[int, int]:
+        """Start and size in bytes of the memory that may be touched through this pointer; (0, 0) if not known."""
+        if not self.address or self.storage_bytes is None:
+            return 0, 0
+        return (self.address if self.storage is None else self.storage), self.storage_bytes
 
 
 Value = Union[Pointer, Constant, bool, int, float, None, tuple["Value", ...]]
@@ -127,6 +135,8 @@ def _read(value: object, where: str) -> Value:
         return _from_data_ptr(value, where)
     if hasattr(value, "__cuda_array_interface__"):
         return _from_array_interface(value.__cuda_array_interface__, where)
+    if hasattr(value, "__array_interface__"):
+        return _from_host_array(value.__array_interface__, where)
     if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
         return _from_dlpack(value, where)
     if type(value).__module__.partition(".")[0] == "triton":
@@ -142,7 +152,8 @@ def _from_data_ptr(tensor: Any, where: str) -> Pointer:
     kind = getattr(place, "type", None)
     host = kind == "cpu" and not (hasattr(tensor, "is_pinned") and tensor.is_pinned())
     index = getattr(place, "index", None) if kind not in (None, "cpu") else None
-    return Pointer(tensor.data_ptr(), element, storage_size(tensor), index, host)
+    start = int(tensor.untyped_storage().data_ptr()) if hasattr(tensor, "untyped_storage") else None
+    return Pointer(tensor.data_ptr(), element, storage_size(tensor), index, host, start)
 
 
 def storage_size(tensor: Any) -> int | None:
@@ -164,11 +175,39 @@ def _from_array_interface(interface: Mapping[str, Any], where: str) -> Pointer:
     return Pointer(int(interface["data"][0]), element)
 
 
+def _from_host_array(interface: Mapping[str, Any], where: str) -> Pointer:
+    """NumPy and others: https://numpy.org/doc/stable/reference/arrays.interface.html.
+
+    What is known of the memory is what the array itself reaches, not the larger one that it may be a view of.
+    """
+    address, typestr = int(interface["data"][0]), str(interface["typestr"])
+    item, shape = int(typestr[2:]), interface["shape"]
+    strides = interface.get("strides")
+    if strides is None:
+        size = item
+        for count in shape:
+            size *= count
+    else:
+        size = item + sum((count - 1) * stride for count, stride in zip(shape, strides, strict=True))
+    if any(stride < 0 for stride in strides or ()):
+        raise InputError.one(where, "an array without negative strides", f"strides {strides}")
+    found = _from_array_interface(interface, where)
+    return Pointer(address, found.element, size if all(shape) else 0, None, host=True)
+
+
 def _from_dlpack(tensor: Any, where: str) -> Pointer:
-    """Anything with the DLPack protocol, read without taking the memory over."""
+    """Anything with the DLPack protocol."""
     from aotkern import dlpack  # noqa: PLC0415 - ctypes structures that torch and plain pointers do not need
 
-    return dlpack.read(tensor, where)
+    view = dlpack.read(tensor)
+    element, place = ELEMENT_BY_DLPACK.get((view.code, view.bits)), DLPACK_DEVICES.get(view.device_type)
+    if element is None or view.lanes != 1:
+        found = f"DLPack type code {view.code}, {view.bits} bits, {view.lanes} lanes"
+        raise InputError.one(where, "a tensor of an element type that Triton has", found)
+    if place is None:
+        raise InputError.one(where, "memory of a GPU, or of the host", f"DLPack device type {view.device_type}")
+    device = view.device_id if place in ("cuda", "managed") else None
+    return Pointer((view.data or 0) + view.byte_offset, element, None, device, place == "cpu")
 
 
 def _element(name: str, where: str) -> str:
@@ -180,12 +219,12 @@ def _element(name: str, where: str) -> str:
 def exchange_capsule(kind: type) -> object | None:
     """The DLPack C exchange API of a tensor type, for types whose objects surely have memory of their own.
 
-    Subclasses of torch.Tensor are left out, save Parameter: a fake or functional tensor has no data to point at.
+    Those are the types that name the API themselves, and torch's Parameter. A subclass that merely inherits it (a fake
+    or functional tensor) may have no data to point at.
     """
-    torch = sys.modules.get("torch")
-    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
-        return getattr(kind, "__dlpack_c_exchange_api__", None)
-    return None
+    name = "__dlpack_c_exchange_api__"
+    own = name in vars(kind) or (kind.__module__ == "torch.nn.parameter" and kind.__name__ == "Parameter")
+    return getattr(kind, name, None) if own else None
 
 
 def common_device(pointers: Iterable[Pointer], where: str) -> int | None:

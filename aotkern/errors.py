@@ -67,6 +67,10 @@ class TrustError(ProblemsError):
     """Nobody who is trusted for it vouches for a file: do not use it; have it signed, or change the trust file."""
 
 
+class RemoteError(ProblemsError):
+    """A registry or store did not do what it was asked: try again, log in, or name another."""
+
+
 class BuildError(AotkernError):
     """A variant could not be compiled: `key` names it, `reason` says why."""
 
@@ -194,3 +198,22 @@ class DriverError(AotkernError):
 
     def __reduce__(self) -> tuple[type[DriverError], tuple[str, str, int, str, str, str]]:
         return type(self), (self.driver, self.operation, self.code, self.name, self.context, self.advice)
+
+
+class UnexpectedCompileError(AotkernError):
+    """A program was about to compile where its budget allows no compile: build the variant, or warm it up.
+
+    Raised before anything is compiled.
+
+    Attributes:
+        key: Text of the variant's key.
+        excess: Which budget is exceeded, in words.
+        nearest: The nearest prebuilt variant and what differs from it; empty when none is known.
+    """
+
+    def __init__(self, key: str, excess: str, nearest: str) -> None:
+        self.key, self.excess, self.nearest = key, excess, nearest
+        super().__init__(f"unexpected compile of {key}: {excess}" + (f"\n{nearest}" if nearest else ""))
+
+    def __reduce__(self) -> tuple[type[UnexpectedCompileError], tuple[str, str, str]]:
+        return type(self), (self.key, self.excess, self.nearest)

@@ -11,12 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from .checks import Checks
-from .gather_host import Launcher, check_index_cache
+from .gather_host import check_index_cache
 from .layout import HEAD_DIM, INDEX_HEAD_DIM, RECORD_BYTES, ROPE, page_bytes
 from .writer_options import WRITER_OPTIONS
 
 if TYPE_CHECKING:
     import torch
+
+    from .launchers import Launcher
 
 RotationArguments = tuple["torch.Tensor", "torch.Tensor"]
 """Positions and the table of cosines and sines."""

@@ -18,13 +18,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from .checks import Checks
-from .gather_host import Launcher, check_index_cache
+from .gather_host import check_index_cache
 from .layout import HEAD_DIM, INDEX_HEAD_DIM, ROPE
 from .write import check_record_cache
 from .writer_options import WRITER_OPTIONS
 
 if TYPE_CHECKING:
     import torch
+
+    from .launchers import Launcher
 
 OVERLAP_RATIO: Final = 4
 """With this ratio an entry also reads the group before its own, and a state holds two vectors of each kind."""

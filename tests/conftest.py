@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import shutil
 import subprocess
+import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,13 +43,13 @@ def compile_kernel(tmp_path_factory) -> Callable[..., Compiled]:
     made: dict[tuple, Compiled] = {}
     folder = str(tmp_path_factory.mktemp("triton"))
 
-    def compile_(name: str, target: str, signature: dict, constants: dict | None = None, attrs: dict | None = None):
-        memo = (name, target, str(signature), str(constants), str(attrs))
+    def compile_(kernel, target: str, signature: dict, constants=None, attrs=None, options=None):
+        memo = (str(kernel), target, str(signature), str(constants), str(attrs), str(options))
         if memo not in made:
             parsed = Target.parse(target)
             backend = parsed.backend.value
             arch = int(parsed.arch) if backend == "cuda" else parsed.arch
-            function = getattr(triton_kernels, name)
+            function = getattr(triton_kernels, kernel) if isinstance(kernel, str) else kernel
             kinds = {**signature, **dict.fromkeys(constants or {}, "constexpr")}
             source = triton.compiler.ASTSource(
                 function,
@@ -58,7 +60,8 @@ def compile_kernel(tmp_path_factory) -> Callable[..., Compiled]:
             with knobs.cache.scope(), knobs.language.scope():
                 knobs.cache.dir = folder
                 knobs.language.default_fp_fusion = True
-                found = triton.compile(source, GPUTarget(backend, arch, parsed.limits.wave), {"enable_fp_fusion": True})
+                device = GPUTarget(backend, arch, parsed.limits.wave)
+                found = triton.compile(source, device, {"enable_fp_fusion": True, **(options or {})})
             code = found.asm["hsaco" if backend == "hip" else "cubin"]
             made[memo] = Compiled(code, found.metadata.shared, found.metadata.num_warps)
         return made[memo]
@@ -126,3 +129,30 @@ def fake_library(tmp_path_factory) -> FakeHip:
 def hip(fake_library) -> FakeHip:
     fake_library.reset("gfx942:sramecc+:xnack-")
     return fake_library
+
+
+@pytest.fixture(scope="session")
+def extension(tmp_path_factory):
+    """The C extension, built for this session as the package builds it."""
+    compiler = shutil.which("cc")
+    include = Path(sysconfig.get_paths()["include"])
+    if compiler is None or not (include / "Python.h").is_file():
+        pytest.skip("no C compiler, or no Python.h, to build the extension with")
+    out = tmp_path_factory.mktemp("extension") / "_fastpath.abi3.so"
+    source = Path(__file__).parents[1] / "aotkern" / "_fastpath.c"
+    flags = ["-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Wno-cast-function-type", "-Werror", f"-I{include}"]
+    subprocess.run([compiler, *flags, source, "-o", out, "-lm"], check=True)
+    spec = importlib.util.spec_from_file_location("aotkern._fastpath", out)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(params=["python", "native"])
+def engine(request, monkeypatch) -> str:
+    """Both ways of launching: all in Python, and with the C extension."""
+    from aotkern.loader import native
+
+    module = request.getfixturevalue("extension") if request.param == "native" else None
+    monkeypatch.setattr(native, "_extension", lambda: module)
+    return request.param

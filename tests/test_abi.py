@@ -10,16 +10,13 @@ import pytest
 from aotkern import codeobject
 from aotkern.abi import Layout, encode, size_of
 from aotkern.arguments import Pointer
-from aotkern.codeobject import Argument, CodeObject, Resources
+from aotkern.codeobject import Argument
 from aotkern.errors import IntegrityError
 from aotkern.spec import Constant, VariantKey
-from aotkern.target import Target
 
 
-def code(*arguments: tuple[int, int, str], target: str = "hip:gfx942") -> CodeObject:
-    parsed = tuple(Argument(*row) for row in arguments)
-    resources = Resources(8, 0, 16, 0, 0, 0, 0, 64, 256)
-    return CodeObject(Target.parse(target), "k", 0x54C, 3, (), resources, parsed, 64)
+def code(*arguments: tuple[int, int, str]) -> tuple[Argument, ...]:
+    return tuple(Argument(*row) for row in arguments)
 
 
 MIXED = VariantKey.parse("k[hip:gfx942](x:*fp32:D,s:fp32,f:u1,n:i64,m:i32,B=64,one=1,none=None)")
@@ -59,9 +56,9 @@ def test_tuples_are_packed_item_by_item():
 @pytest.mark.parametrize(
     ("change", "expected", "found"),
     [
-        (MIXED_CODE.arguments[:-2], "5 parameters and 2 scratch pointers", "6 arguments"),
-        ((*MIXED_CODE.arguments[:1], Argument(8, 8, "by_value"), *MIXED_CODE.arguments[2:]), "4 bytes for fp32", "8"),
-        ((*MIXED_CODE.arguments[:6], Argument(40, 4, "by_value")), "8 bytes for scratch pointer", "4"),
+        (MIXED_CODE[:-2], "5 parameters and 2 scratch pointers", "6 arguments"),
+        ((*MIXED_CODE[:1], Argument(8, 8, "by_value"), *MIXED_CODE[2:]), "4 bytes for fp32", "8"),
+        ((*MIXED_CODE[:6], Argument(40, 4, "by_value")), "8 bytes for scratch pointer", "4"),
     ],
 )
 def test_code_object_that_disagrees_with_the_key_is_refused(change, expected, found):
@@ -104,6 +101,6 @@ def test_nan_stays_nan_in_bf16():
 @pytest.mark.parametrize("target", ["hip:gfx942", "hip:gfx950", "cuda:90"])
 def test_layout_of_a_compiled_kernel(compile_mixed, target):
     found = codeobject.read(compile_mixed(target).data, "mixed")
-    layout = Layout.of(VariantKey.parse(f"mixed[{target}](x:*fp32,s:fp32,f:u1,n:i64,m:i32)"), found)
+    layout = Layout.of(VariantKey.parse(f"mixed[{target}](x:*fp32,s:fp32,f:u1,n:i64,m:i32)"), found.arguments)
     assert [(slot.offset, slot.size) for slot in layout.slots] == [(0, 8), (8, 4), (12, 1), (16, 8), (24, 4)]
     assert layout.scratch == (32, 40)

@@ -17,3 +17,9 @@ def scale(x, out, n, factor, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = at < n
     tl.store(out + at, tl.load(x + at, mask=mask) * factor, mask=mask)
+
+
+@triton.jit
+def store_scalar(x, s):
+    """x[0] = s, whatever the type of s."""
+    tl.store(x, s.to(tl.float32))

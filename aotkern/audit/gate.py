@@ -10,21 +10,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Union
 
-from aotkern.audit import identity, reproducible, resources
-from aotkern.audit.findings import Finding, Verdict
-from aotkern.audit.identity import IdentityReport
+from aotkern.audit import contents, identity, reproducible, resources
+from aotkern.audit.findings import Finding, Report, Verdict
 from aotkern.audit.policy import IdentityStep, Policy, ReproducibleStep, ResourcesStep
-from aotkern.audit.reproducible import ReproducibleReport
-from aotkern.audit.resources import ResourceReport
 from aotkern.audit.sides import Side, mnemonics
 from aotkern.build import sources
 from aotkern.build.builder import Request, Step
+from aotkern.bundle import Bundle
 from aotkern.errors import AotkernError, IntegrityError
 
 Progress = Callable[[Step], None]
-Report = Union[IdentityReport, ReproducibleReport, ResourceReport]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +32,10 @@ class StepResult:
         subject: What it worked on, for people.
         verdict: Its outcome.
         seconds: How long it took.
-        message: One line: what was shown, or why nothing could be told.
+        message: What was shown, or why nothing could be told: one line, or one for each problem.
         findings: What somebody should look at.
-        report: The audit's own report, where it has one.
+        report: The audit's own report, where it came to one.
+        place: The file in which a reader should be shown the findings: kernel source, manifest or bundle; or nothing.
     """
 
     name: str
@@ -48,6 +45,12 @@ class StepResult:
     message: str
     findings: tuple[Finding, ...] = ()
     report: Report | None = None
+    place: str = ""
+
+    @classmethod
+    def of(cls, name: str, subject: str, report: Report, seconds: float, place: str = "") -> StepResult:
+        """The step that came to this report."""
+        return cls(name, subject, report.verdict, seconds, report.summary, report.findings, report, place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +76,13 @@ class Circumstances:
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
-    verdict: Verdict
-    message: str
-    findings: tuple[Finding, ...] = ()
-    report: Report | None = None
+class _Planned:
+    """A step that is to be carried out; the texts are those of its `StepResult`."""
 
-
-_Action = Callable[[], _Outcome]
+    name: str
+    subject: str
+    place: str
+    action: Callable[[], Report]
 
 
 def run(policy: Policy, label: str, circumstances: Circumstances) -> GateReport:
@@ -91,65 +93,56 @@ def run(policy: Policy, label: str, circumstances: Circumstances) -> GateReport:
         label: The policy's name, for the report.
         circumstances: What they need from outside.
     """
-    return GateReport(label, tuple(_timed(*step) for step in _steps(policy, circumstances)))
+    return GateReport(label, tuple(_carried_out(planned) for planned in _steps(policy, circumstances)))
 
 
-def _steps(policy: Policy, circumstances: Circumstances) -> Iterator[tuple[str, str, _Action]]:
+def _steps(policy: Policy, circumstances: Circumstances) -> Iterator[_Planned]:
     for path in policy.verify:
-        yield "verify", str(path), partial(_verify, path)
+        yield _Planned(contents.AUDIT, str(path), str(path), partial(_verify, path))
     for comparison in policy.identity:
-        yield identity.AUDIT, str(comparison.bundle), partial(_identity, comparison)
+        subject, place = str(comparison.bundle), str(comparison.baseline)
+        yield _Planned(identity.AUDIT, subject, place, partial(_identity, comparison))
     for bounds in policy.resources:
-        yield resources.AUDIT, str(bounds.bundle), partial(_resources, bounds)
+        place = str(bounds.baseline or bounds.bundle)
+        yield _Planned(resources.AUDIT, str(bounds.bundle), place, partial(_resources, bounds))
     for rebuild in policy.reproducible:
         subject = ", ".join(rebuild.kernels) or "shipped kernels"
-        yield reproducible.AUDIT, subject, partial(_reproducible, rebuild, circumstances)
+        place = rebuild.kernels[0] if rebuild.kernels else ""
+        yield _Planned(reproducible.AUDIT, subject, place, partial(_reproducible, rebuild, circumstances))
 
 
-def _timed(name: str, subject: str, action: _Action) -> StepResult:
+def _carried_out(planned: _Planned) -> StepResult:
     started = time.perf_counter()
+    name, subject, place = planned.name, planned.subject, planned.place
     try:
-        outcome = action()
+        report = planned.action()
     except IntegrityError as error:
         found = tuple(
             Finding(name, problem.where, "refused", f"expected {problem.expected}, found {problem.found}")
             for problem in error.problems
         )
-        outcome = _Outcome(Verdict.FINDINGS, f"refused: {error.problems[0]}", found)
+        seconds = time.perf_counter() - started
+        return StepResult(name, subject, Verdict.FINDINGS, seconds, f"refused: {error.problems[0]}", found, None, place)
     except AotkernError as error:
-        outcome = _Outcome(Verdict.UNKNOWN, str(error))
-    seconds = time.perf_counter() - started
-    return StepResult(name, subject, outcome.verdict, seconds, outcome.message, outcome.findings, outcome.report)
+        return StepResult(name, subject, Verdict.UNKNOWN, time.perf_counter() - started, str(error), place=place)
+    return StepResult.of(name, subject, report, time.perf_counter() - started, place)
 
 
-def _verify(path: Path) -> _Outcome:
-    opened = Side.bundle(path)
-    manifest = opened.manifest
-    counts = f"{len(manifest.variants)} variants, {len(manifest.objects)} code objects, {manifest.digest.short}"
-    return _Outcome(Verdict.CLEAN, f"every byte checked: {manifest.target}, {counts}")
+def _verify(path: Path) -> Report:
+    return contents.of(Bundle.open(path))
 
 
-def _identity(step: IdentityStep) -> _Outcome:
-    report = identity.compare(Side.either(step.baseline), Side.either(step.bundle))
-    counts = ", ".join(f"{number} {state}" for state, number in report.counts.items())
-    return _Outcome(report.verdict, report.obstacle or f"{counts} against {report.baseline}", report.findings, report)
+def _identity(step: IdentityStep) -> Report:
+    return identity.compare(Side.either(step.baseline), Side.either(step.bundle))
 
 
-def _resources(step: ResourcesStep) -> _Outcome:
+def _resources(step: ResourcesStep) -> Report:
     opened = Side.bundle(step.bundle)
     baseline = Side.either(step.baseline).manifest if step.baseline else None
     named = any(rule.instructions for rule in step.rules)
-    code = mnemonics(opened) if named else None
-    report = resources.audit(opened.manifest, step.rules, code, baseline)
-    message = (
-        f"{len(report.usages)} variants, {len(step.rules)} rules, {len(report.findings)} out of bounds, "
-        f"{len(report.changes)} changed against the baseline"
-    )
-    return _Outcome(report.verdict, message, report.findings, report)
+    return resources.audit(opened.manifest, step.rules, mnemonics(opened) if named else None, baseline)
 
 
-def _reproducible(step: ReproducibleStep, circumstances: Circumstances) -> _Outcome:
+def _reproducible(step: ReproducibleStep, circumstances: Circumstances) -> Report:
     request = Request(sources.parse(step.kernels), step.targets, circumstances.inherited, circumstances.jobs)
-    report = reproducible.audit(request, circumstances.progress)
-    message = report.obstacle or f"{report.variants} variants built twice, {len(report.axes)} circumstances changed"
-    return _Outcome(report.verdict, message, report.findings, report)
+    return reproducible.audit(request, circumstances.progress)

@@ -64,7 +64,8 @@ class Comparison:
         key: The candidate's key, or the baseline's where the candidate has none.
         state: How it compares.
         source_changed: Whether the kernel's source text differs.
-        details: What differs: `sections`, `first_difference`, `resources`, `launch`, `options`, `reason`; plain values.
+        details: What differs: `sections`, `first_difference`, `header`, `resources`, `launch`, `options`, `reason`, and
+            where the code could be disassembled `instructions`, pairs `[before, after]`; plain values.
     """
 
     key: str
@@ -74,9 +75,11 @@ class Comparison:
 
     @property
     def message(self) -> str:
-        """The difference in one line."""
+        """The difference in one line; instructions are too many for it."""
         parts: list[str] = []
         for name, change in self.details.items():
+            if name == "instructions":
+                continue
             if isinstance(change, Mapping):
                 inner = ", ".join(f"{item} {values[0]} -> {values[1]}" for item, values in change.items())
                 parts.append(f"{name}: {inner}")
@@ -123,6 +126,12 @@ class IdentityReport:
             for c in self.comparisons
             if not c.state.passes
         )
+
+    @property
+    def summary(self) -> str:
+        """The obstacle, or how many variants are in which state."""
+        counts = ", ".join(f"{number} {state}" for state, number in self.counts.items())
+        return self.obstacle or f"{counts} against {self.baseline}"
 
     @property
     def changed_sources(self) -> int:

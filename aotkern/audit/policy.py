@@ -87,8 +87,10 @@ class Policy:
     @classmethod
     def from_values(cls, value: Mapping[str, Any], where: str) -> Policy:
         """As `read`, from parsed TOML."""
-        if value.get("version") != VERSION:
-            raise InputError.one(f"{where}: version", f"version = {VERSION}", repr(value.get("version"))[:60])
+        version = value.get("version")
+        if version != VERSION or type(version) is not int:
+            found = "nothing" if version is None else repr(version)[:60]
+            raise InputError.one(f"{where}: version", f"version = {VERSION}", found)
         return _Reader(where).policy(value)
 
 
@@ -104,11 +106,8 @@ class _Reader:
 
     def policy(self, value: Mapping[str, Any]) -> Policy:
         top = self._table(value, "", ("version",), _STEPS)
-        bundles: tuple[Path, ...] = ()
-        if top.has("verify"):
-            bundles = tuple(map(Path, self._texts(self._table(top.get("verify"), "verify", ("bundles",)), "bundles")))
         policy = Policy(
-            verify=bundles,
+            verify=self._verify(top) if top.has("verify") else (),
             identity=tuple(map(self._identity, self._tables(top, "identity", ("bundle", "baseline")))),
             resources=tuple(map(self._resources, self._tables(top, "resources", ("bundle",), ("baseline", "rule")))),
             reproducible=tuple(map(self._reproducible, self._tables(top, "reproducible", ("kernels", "targets")))),
@@ -119,21 +118,32 @@ class _Reader:
             raise InputError(self.problems)
         return policy
 
+    def _verify(self, top: Fields) -> tuple[Path, ...]:
+        form = self._table(top.get("verify"), "verify", ("bundles",))
+        bundles = self._texts(form, "bundles")
+        if form.get("bundles") == []:
+            self.problems.append(Problem(f"{form.where}.bundles", "at least one bundle", "none"))
+        return tuple(map(Path, bundles))
+
     def _identity(self, form: Fields) -> IdentityStep:
         return IdentityStep(Path(form.text("bundle")), Path(form.text("baseline")))
 
     def _reproducible(self, form: Fields) -> ReproducibleStep:
         targets = tuple(self._parsed(form, "targets", text) for text in self._texts(form, "targets"))
+        if form.get("targets") == []:
+            self.problems.append(Problem(f"{form.where}.targets", "at least one target", "none"))
         return ReproducibleStep(self._texts(form, "kernels"), tuple(t for t in targets if t))
 
     def _resources(self, form: Fields) -> ResourcesStep:
         baseline = Path(form.text("baseline")) if form.has("baseline") else None
         rows = self._tables(form, "rule", ("kernel", "target"), ("variants", "instructions", *BOUNDS))
         rules = tuple(rule for row in rows for rule in self._rule(row))
+        if not rows and baseline is None:
+            self.problems.append(Problem(form.where, "a rule to hold or a baseline to compare with", "neither"))
         return ResourcesStep(Path(form.text("bundle")), baseline, rules)
 
     def _rule(self, form: Fields) -> Iterator[Rule]:
-        target = self._parsed(form, "target", form.text("target"))
+        target = self._parsed(form, "target", form.text("target")) if form.has("target") else None
         bounds = {name: form.count(name) for name in BOUNDS if form.has(name)}
         instructions = self._texts(form, "instructions") if form.has("instructions") else ()
         variants = form.text("variants") if form.has("variants") else "*"
@@ -143,29 +153,40 @@ class _Reader:
             yield Rule(form.text("kernel"), target, bounds, variants, instructions)
 
     def _table(self, value: object, name: str, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> Fields:
-        present = tuple(key for key in optional if isinstance(value, dict) and key in value)
         where = f"{self.where}: {name}" if name else self.where
-        return Fields(value, where, (*required, *present), self.problems)
+        known = (*required, *optional)
+        if not isinstance(value, dict):
+            self.problems.append(Problem(where, f"a table with {', '.join(known)}", type(value).__name__))
+            return Fields({}, where, (), self.problems)
+        inside = f"{where}." if name else f"{where}: "
+        for key in value:
+            if key not in known:
+                self.problems.append(Problem(f"{inside}{key}"[:200], f"one of {', '.join(known)}", "an unknown name"))
+        missing = [key for key in required if key not in value]
+        self.problems.extend(Problem(f"{inside}{key}", "a value", "nothing") for key in missing)
+        present = {key: item for key, item in value.items() if key in known}
+        return Fields(present, where, tuple(present), self.problems)
 
     def _tables(
         self, form: Fields, name: str, required: tuple[str, ...], optional: tuple[str, ...] = ()
     ) -> tuple[Fields, ...]:
+        if not form.has(name):
+            return ()
         value = form.get(name)
-        if value is None:
-            return ()
-        if not isinstance(value, list):
-            self.problems.append(Problem(f"{form.where}.{name}", f"tables [[{name}]]", type(value).__name__))
-            return ()
         prefix = form.where.removeprefix(self.where).removeprefix(": ")
         label = f"{prefix}.{name}" if prefix else name
+        if not isinstance(value, list):
+            self.problems.append(Problem(f"{self.where}: {label}", f"tables [[{label}]]", type(value).__name__))
+            return ()
         return tuple(self._table(item, f"{label}[{n}]", required, optional) for n, item in enumerate(value))
 
     def _texts(self, form: Fields, name: str) -> tuple[str, ...]:
         value = form.get(name)
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        if isinstance(value, list) and all(isinstance(item, str) and item for item in value):
             return tuple(value)
         if form.has(name):
-            self.problems.append(Problem(f"{form.where}.{name}", "a list of texts", repr(value)[:100]))
+            found = repr(value)[:100]
+            self.problems.append(Problem(f"{form.where}.{name}", "a list of texts that are not empty", found))
         return ()
 
     def _parsed(self, form: Fields, name: str, text: str) -> Target | None:

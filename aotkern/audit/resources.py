@@ -77,12 +77,14 @@ class ResourceReport:
         usages: By key text.
         findings: Bounds exceeded, rules that bind nothing.
         changes: For each variant that the baseline has too: what differs, `{name: [before, after]}`. Never a finding.
+        rules: How many rules the variants were held against.
     """
 
     target: Target
     usages: Mapping[str, Usage]
     findings: tuple[Finding, ...]
     changes: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
+    rules: int = 0
 
     @property
     def verdict(self) -> Verdict:
@@ -90,6 +92,14 @@ class ResourceReport:
         if not self.usages:
             return Verdict.UNKNOWN
         return Verdict.FINDINGS if self.findings else Verdict.CLEAN
+
+    @property
+    def summary(self) -> str:
+        """How many variants were looked at, how many bounds were exceeded, how much changed."""
+        return (
+            f"{len(self.usages)} variants on {self.target}, {self.rules} rules, {len(self.findings)} findings, "
+            f"{len(self.changes)} changed against the baseline"
+        )
 
 
 def usage(manifest: Manifest, entry: VariantEntry) -> Usage:
@@ -122,15 +132,14 @@ def audit(
 
     Args:
         manifest: The variants.
-        rules: Rules for any target; those for others are left aside.
+        rules: Rules for this bundle. One for another target fits no variant here, which is a finding.
         mnemonics: By key text, the instructions that occur in the code; needed where a rule names instructions.
         baseline: An older manifest to list changes against.
     """
     usages = {entry.text: usage(manifest, entry) for entry in manifest.variants}
-    mine = [rule for rule in rules if rule.target == manifest.target]
-    found = [finding for rule in mine for finding in _apply(rule, manifest, usages, mnemonics or {})]
+    found = [finding for rule in rules for finding in _apply(rule, manifest, usages, mnemonics or {})]
     changes = dict(_changes(baseline, usages)) if baseline else {}
-    return ResourceReport(manifest.target, usages, tuple(found), changes)
+    return ResourceReport(manifest.target, usages, tuple(found), changes, len(rules))
 
 
 def _apply(
@@ -138,15 +147,16 @@ def _apply(
 ) -> Iterator[Finding]:
     fitting = [entry for entry in manifest.variants if rule.fits(entry, manifest.target)]
     if not fitting:
-        message = f"the rule for {rule.kernel} on {rule.target} fits no variant"
+        message = f"the rule for {rule.kernel} on {rule.target} fits no variant of this bundle for {manifest.target}"
         yield Finding(AUDIT, rule.kernel, "rule without variants", message, {"variants": rule.variants})
     for entry in fitting:
         held = asdict(usages[entry.text])
         for name, limit in rule.bounds.items():
-            exceeded = held[name] < limit if name == "waves" else held[name] > limit
-            if exceeded:
-                sign = "<" if name == "waves" else ">"
-                message = f"{name}: {held[name]} {sign} {limit}"
+            lower = name == "waves"
+            if held[name] < limit if lower else held[name] > limit:
+                message = f"{name}: {held[name]} {'<' if lower else '>'} {limit}"
+                if lower and not held[name]:
+                    message = f"waves: not known for {manifest.target}, {limit} wanted"
                 yield Finding(AUDIT, entry.text, "out of bounds", message, {"bound": name, "limit": limit, **held})
         for wanted in rule.instructions:
             if not set(wanted.split("|")) & mnemonics.get(entry.text, frozenset()):

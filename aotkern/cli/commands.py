@@ -13,9 +13,12 @@ COMMANDS = {
     "show": ("aotkern.cli.inspect:show", "Show what is in a bundle, or one of its variants."),
     "manifest": ("aotkern.cli.inspect:manifest", "Print the manifest of a bundle."),
     "diff": ("aotkern.cli.inspect:diff", "Compare two bundles or manifests variant by variant."),
+    "doctor": ("aotkern.cli.doctor:doctor", "Say what this machine can run, and why not."),
     "audit": ("aotkern.cli.gate:audit", "Prove things about kernels and bundles before a release."),
     "keygen": ("aotkern.cli.trust:keygen", "Make a key for signing bundles."),
     "sign": ("aotkern.cli.trust:sign", "Sign a bundle, with what the audits said of it."),
+    "push": ("aotkern.cli.transfer:push", "Push bundles to a registry or a store."),
+    "pull": ("aotkern.cli.transfer:pull", "Pull the bundle for one target, checked before it gets its name."),
     "cache": ("aotkern.cli.cache:cache", "Show or clear the local store of compiled variants."),
 }
 

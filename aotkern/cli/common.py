@@ -21,6 +21,15 @@ json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document (schemas: aotkern/schemas)."
 )
 
+reports_option = click.option(
+    "--report",
+    "reports",
+    type=click.Path(path_type=Path, dir_okay=False),
+    multiple=True,
+    metavar="FILE",
+    help="Also write a report: .html, .md (for a pull request), .xml (JUnit), .sarif, .json or .txt; once for each.",
+)
+
 sources_argument = click.argument("kernels", nargs=-1, metavar="[KERNELS]...")
 
 

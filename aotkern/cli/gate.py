@@ -16,6 +16,8 @@ AUDITS = {
     "identity": ("aotkern.cli.audit:identity", "Is the machine code what the baseline's was?"),
     "resources": ("aotkern.cli.audit:resources", "Registers, LDS, scratch, spills and occupancy against bounds."),
     "reproducible": ("aotkern.cli.audit:reproducible", "Does a rebuild give the same bytes?"),
+    "numerics": ("aotkern.cli.numerics:run", "Does the machine code compute the right numbers?"),
+    "jit": ("aotkern.cli.jit:jit", "Run a program and count what Triton compiles in it."),
 }
 
 
@@ -29,9 +31,12 @@ AUDITS = {
 )
 @click.option("--init", is_flag=True, help="Write a commented policy for your own project to --policy and stop.")
 @common.jobs_option
+@common.reports_option
 @common.json_option
 @click.pass_context
-def audit(context: click.Context, policy: Path, init: bool, jobs: int, as_json: bool) -> None:
+def audit(
+    context: click.Context, policy: Path, init: bool, jobs: int, reports: tuple[Path, ...], as_json: bool
+) -> None:
     """Prove things about kernels and bundles before a release.
 
     Without a command: the whole gate of a policy, step by step, with one verdict. Audits compile in private, empty
@@ -39,6 +44,8 @@ def audit(context: click.Context, policy: Path, init: bool, jobs: int, as_json: 
     nothing could not tell.
     """
     if context.invoked_subcommand is not None:
+        if init or reports or as_json:
+            raise click.UsageError(f"options of {context.invoked_subcommand} stand after its name")
         return
     if init:
         _init(policy)
@@ -46,11 +53,14 @@ def audit(context: click.Context, policy: Path, init: bool, jobs: int, as_json: 
     from aotkern.audit import gate  # noqa: PLC0415 - `audit --help` and the single audits do not pay for it
     from aotkern.audit.policy import Policy  # noqa: PLC0415
     from aotkern.cli import progress  # noqa: PLC0415
+    from aotkern.cli import reports as files  # noqa: PLC0415
     from aotkern.report import machine, text  # noqa: PLC0415
 
     steps = Policy.read(policy)
+    files.check(reports)
     with progress.shown("compiling", quiet=as_json) as tell:
         report = gate.run(steps, str(policy), gate.Circumstances(common.environment(), jobs, tell))
+    files.write(reports, report)
     common.finish(report.verdict, as_json=as_json, document=machine.gate(report), text=text.gate(report))
 
 

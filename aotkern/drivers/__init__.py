@@ -19,6 +19,7 @@ _DRIVERS = {
     "hip": "aotkern.drivers.hip",
     "cuda": "aotkern.drivers.cuda",
     "null": "aotkern.drivers.null",
+    "emulator": "aotkern.drivers.emulator",
 }
 NAMES = tuple(_DRIVERS)
 """The drivers that exist, in the order in which a machine is asked for them."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from aotkern.drivers.library import Library, candidates, mapped
 from aotkern.drivers.protocol import Device, Entry, Function, Launch
-from aotkern.errors import InputError
+from aotkern.errors import DriverError, InputError
 from aotkern.grid import programs
 from aotkern.settings import Settings
 from aotkern.target import Backend, Target
@@ -98,6 +98,7 @@ class CudaDriver:
 
     def __init__(self, library: Library) -> None:
         self._cuda = library
+        self.library = library.path
         library.call("cuInit", 0)
         self._devices: tuple[Device, ...] | None = None
         self._contexts: dict[int, int] = {}
@@ -114,7 +115,7 @@ class CudaDriver:
     def _device(self, index: int) -> Device:
         number = self._number(index)
         text = ctypes.create_string_buffer(256)
-        self._cuda.call("cuDeviceGetName", text, len(text), number, context=f"device {index}")
+        self._cuda.call("cuDeviceGetName", text, len(text), number, about=(f"device {index}",))
         arch = "".join(str(self._attribute(item, number)) for item in _CAPABILITY)
         grid = tuple(self._attribute(item, number) for item in _MAX_GRID)
         return Device(
@@ -130,13 +131,14 @@ class CudaDriver:
 
     def _number(self, index: int) -> int:
         number = c_int()
-        self._cuda.call("cuDeviceGet", ctypes.byref(number), index, context=f"device {index}")
+        self._cuda.call("cuDeviceGet", ctypes.byref(number), index, about=(f"device {index}",))
         return number.value
 
     def _attribute(self, item: int, number: int) -> int:
         value = c_int()
-        context = f"device {number}, attribute {item}"
-        self._cuda.call("cuDeviceGetAttribute", ctypes.byref(value), item, number, context=context)
+        self._cuda.call(
+            "cuDeviceGetAttribute", ctypes.byref(value), item, number, about=(f"attribute {item}", f"device {number}")
+        )
         return value.value
 
     def current_device(self) -> int:
@@ -158,8 +160,7 @@ class CudaDriver:
             if device not in self._contexts:
                 context = handle()
                 number = self._number(device)
-                name = f"device {device}"
-                self._cuda.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), number, context=name)
+                self._cuda.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), number, about=(f"device {device}",))
                 self._contexts[device] = context.value or 0
             return self._contexts[device]
 
@@ -169,11 +170,11 @@ class CudaDriver:
         if wanted == self._current():
             yield
             return
-        self._cuda.call("cuCtxPushCurrent_v2", wanted, context=f"device {device}")
+        self._cuda.call("cuCtxPushCurrent_v2", wanted, about=(f"device {device}",))
         try:
             yield
         finally:
-            self._cuda.call("cuCtxPopCurrent_v2", ctypes.byref(handle()), context=f"device {device}")
+            self._cuda.call("cuCtxPopCurrent_v2", ctypes.byref(handle()), about=(f"device {device}",))
 
     def capturing(self, device: int, stream: int) -> bool:
         """Whether a graph is being captured from this stream, or would be disturbed by it."""
@@ -181,19 +182,20 @@ class CudaDriver:
         with self._on(device):
             code = self._cuda.status("cuStreamIsCapturing", stream, ctypes.byref(status))
         if code not in (0, _CAPTURE_IMPLICIT):
-            raise self._cuda.error("cuStreamIsCapturing", code, f"device {device}, stream {stream:#x}")
+            raise self._cuda.error("cuStreamIsCapturing", code, (f"stream {stream:#x}", f"device {device}"))
         return bool(code or status.value)
 
     def load(self, device: int, image: bytes, symbol: str, shared: int) -> Function:
         """Load a cubin, find its kernel, and ask for its shared memory."""
-        context = f"{symbol} on {self.devices()[device]}"
+        about = (symbol, self.devices()[device])
         module, function = handle(), handle()
         with self._on(device), self._relaxed():
-            self._cuda.call("cuModuleLoadData", ctypes.byref(module), image, context=context)
+            self._cuda.call("cuModuleLoadData", ctypes.byref(module), image, about=about)
             try:
                 name = symbol.encode()
-                self._cuda.call("cuModuleGetFunction", ctypes.byref(function), module, name, context=context)
-                self._ask_for_shared(device, symbol, function.value or 0, shared)
+                self._cuda.call("cuModuleGetFunction", ctypes.byref(function), module, name, about=about)
+                if shared:
+                    self._ask_for_shared(device, symbol, function.value or 0, shared)
             except BaseException:
                 self._cuda.status("cuModuleUnload", module)
                 raise
@@ -201,12 +203,12 @@ class CudaDriver:
 
     def _ask_for_shared(self, device: int, symbol: str, function: int, shared: int) -> None:
         static = c_int()
-        self._cuda.call("cuFuncGetAttribute", ctypes.byref(static), _STATIC_SHARED, function, context=symbol)
+        self._cuda.call("cuFuncGetAttribute", ctypes.byref(static), _STATIC_SHARED, function, about=(symbol,))
         limit = self.devices()[device].shared_bytes - static.value
         if shared > limit:
             raise InputError.one(f"{symbol}: shared memory", f"at most {limit} bytes on device {device}", str(shared))
         if shared + static.value >= _DEFAULT_SHARED:
-            self._cuda.call("cuFuncSetAttribute", function, _DYNAMIC_SHARED, shared, context=symbol)
+            self._cuda.call("cuFuncSetAttribute", function, _DYNAMIC_SHARED, shared, about=(symbol,))
 
     @contextmanager
     def _relaxed(self) -> Iterator[None]:
@@ -221,33 +223,33 @@ class CudaDriver:
     def unload(self, function: Function) -> None:
         """Unload a function's module."""
         with self._on(function.device):
-            self._cuda.call("cuModuleUnload", function.module, context=function.symbol)
+            self._cuda.call("cuModuleUnload", function.module, about=(function.symbol,))
 
     def launch(self, launch: Launch) -> None:
         """Launch with the argument buffer as CUDA's `extra`."""
         function = launch.function
-        context = f"{function.symbol} on {self.devices()[function.device]}, grid {launch.grid}"
+        about = (function.symbol, self.devices()[function.device], f"grid {launch.grid}")
         data = (ctypes.c_char * len(launch.arguments)).from_buffer(launch.arguments)
         size = c_size_t(len(launch.arguments))
         extra = (c_void_p * 5)(_BUFFER_POINTER, ctypes.addressof(data), _BUFFER_SIZE, ctypes.addressof(size), _END)
         with self._on(function.device):
             if launch.is_plain:
                 shape = (*launch.grid, launch.threads, 1, 1, launch.shared, launch.stream)
-                self._cuda.call("cuLaunchKernel", function.handle, *shape, None, extra, context=context)
+                self._cuda.call("cuLaunchKernel", function.handle, *shape, None, extra, about=about)
                 return
             self._prepare(launch)
             config = _config(launch)
             arguments = (ctypes.byref(config), function.handle, None, extra)
-            self._cuda.call("cuLaunchKernelEx", *arguments, context=context)
+            self._cuda.call("cuLaunchKernelEx", *arguments, about=about)
 
     def _prepare(self, launch: Launch) -> None:
         function = launch.function
         if launch.cluster > _PORTABLE_CLUSTER:
-            self._cuda.call("cuFuncSetAttribute", function.handle, _WIDE_CLUSTERS, 1, context=function.symbol)
+            self._cuda.call("cuFuncSetAttribute", function.handle, _WIDE_CLUSTERS, 1, about=(function.symbol,))
         if launch.cooperative:
             each = c_int()
             arguments = (ctypes.byref(each), function.handle, launch.threads, launch.shared)
-            self._cuda.call("cuOccupancyMaxActiveBlocksPerMultiprocessor", *arguments, context=function.symbol)
+            self._cuda.call("cuOccupancyMaxActiveBlocksPerMultiprocessor", *arguments, about=(function.symbol,))
             most = each.value * self.devices()[function.device].units
             asked = programs(launch.grid) * launch.cluster
             if asked > most:
@@ -257,14 +259,14 @@ class CudaDriver:
         """Memory in stream order; CUDA aligns it to 256 bytes or more."""
         address = c_uint64()
         with self._on(device):
-            context = f"{size} bytes on device {device}"
-            self._cuda.call("cuMemAllocAsync", ctypes.byref(address), size, stream, context=context)
+            about = (f"{size} bytes", f"device {device}")
+            self._cuda.call("cuMemAllocAsync", ctypes.byref(address), size, stream, about=about)
         return address.value
 
     def release(self, device: int, address: int, stream: int) -> None:
         """Give memory back in stream order."""
         with self._on(device):
-            self._cuda.call("cuMemFreeAsync", address, stream, context=f"device {device}")
+            self._cuda.call("cuMemFreeAsync", address, stream, about=(f"device {device}",))
 
     def entry(self, device: int) -> Entry | None:
         """CUDA's launch call, and the context that must be current for it."""
@@ -274,6 +276,11 @@ class CudaDriver:
             expected=self._context(device),
             end=_END,
         )
+
+    def launch_error(self, code: int, function: Function) -> DriverError:
+        """The error that `cuLaunchKernel` came back with."""
+        about = (function.symbol, self.devices()[function.device])
+        return self._cuda.error("cuLaunchKernel", code, about)
 
 
 def _config(launch: Launch) -> _Config:

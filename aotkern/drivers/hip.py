@@ -15,7 +15,7 @@ from pathlib import Path
 
 from aotkern.drivers.library import Library, candidates, mapped, package_folder
 from aotkern.drivers.protocol import Device, Entry, Function, Launch
-from aotkern.errors import InputError
+from aotkern.errors import DriverError, InputError
 from aotkern.grid import programs
 from aotkern.settings import Settings
 from aotkern.target import Backend, Target
@@ -66,6 +66,7 @@ class HipDriver:
 
     def __init__(self, library: Library) -> None:
         self._hip = library
+        self.library = library.path
         library.call("hipInit", 0)
         self._devices: tuple[Device, ...] | None = None
 
@@ -78,9 +79,8 @@ class HipDriver:
         return self._devices
 
     def _device(self, index: int) -> Device:
-        context = f"device {index}"
         properties = ctypes.create_string_buffer(_PROPERTIES_BYTES)
-        self._hip.call("hipGetDevicePropertiesR0600", properties, index, context=context)
+        self._hip.call("hipGetDevicePropertiesR0600", properties, index, about=(f"device {index}",))
         name, arch = (properties.raw[at : at + _TEXT].partition(b"\0")[0].decode() for at in (_NAME, _ARCH))
         grid = tuple(self._attribute(number, index) for number in _MAX_GRID)
         return Device(
@@ -96,8 +96,13 @@ class HipDriver:
 
     def _attribute(self, number: int, index: int) -> int:
         value = c_int()
-        context = f"device {index}, attribute {number}"
-        self._hip.call("hipDeviceGetAttribute", ctypes.byref(value), number, index, context=context)
+        self._hip.call(
+            "hipDeviceGetAttribute",
+            ctypes.byref(value),
+            number,
+            index,
+            about=(f"attribute {number}", f"device {index}"),
+        )
         return value.value
 
     def current_device(self) -> int:
@@ -112,11 +117,11 @@ class HipDriver:
         if before == device:
             yield
             return
-        self._hip.call("hipSetDevice", device, context=f"device {device}")
+        self._hip.call("hipSetDevice", device, about=(f"device {device}",))
         try:
             yield
         finally:
-            self._hip.call("hipSetDevice", before, context=f"device {before}")
+            self._hip.call("hipSetDevice", before, about=(f"device {before}",))
 
     def capturing(self, device: int, stream: int) -> bool:
         """Whether a graph is being captured from this stream, or would be disturbed by it."""
@@ -124,7 +129,7 @@ class HipDriver:
         with self._on(device):
             code = self._hip.status("hipStreamIsCapturing", stream, ctypes.byref(status))
         if code not in (0, _CAPTURE_IMPLICIT):
-            raise self._hip.error("hipStreamIsCapturing", code, f"device {device}, stream {stream:#x}")
+            raise self._hip.error("hipStreamIsCapturing", code, (f"stream {stream:#x}", f"device {device}"))
         return bool(code or status.value)
 
     def load(self, device: int, image: bytes, symbol: str, shared: int) -> Function:
@@ -132,14 +137,14 @@ class HipDriver:
         limit = self.devices()[device].shared_bytes
         if shared > limit:
             raise InputError.one(f"{symbol}: LDS", f"at most {limit} bytes on device {device}", str(shared))
-        context = f"{symbol} on {self.devices()[device]}"
+        about = (symbol, self.devices()[device])
         module, function = handle(), handle()
         with self._on(device), self._relaxed():
-            self._hip.call("hipModuleLoadData", ctypes.byref(module), image, context=context)
+            self._hip.call("hipModuleLoadData", ctypes.byref(module), image, about=about)
             code = self._hip.status("hipModuleGetFunction", ctypes.byref(function), module, symbol.encode())
             if code:
                 self._hip.status("hipModuleUnload", module)
-                raise self._hip.error("hipModuleGetFunction", code, context)
+                raise self._hip.error("hipModuleGetFunction", code, about)
         return Function(device, symbol, module.value or 0, function.value or 0)
 
     @contextmanager
@@ -155,12 +160,12 @@ class HipDriver:
     def unload(self, function: Function) -> None:
         """Unload a function's module."""
         with self._on(function.device):
-            self._hip.call("hipModuleUnload", function.module, context=function.symbol)
+            self._hip.call("hipModuleUnload", function.module, about=(function.symbol,))
 
     def launch(self, launch: Launch) -> None:
         """Launch with the argument buffer as HIP's `extra`, or as pointers into it for a cooperative launch."""
         function = launch.function
-        context = f"{function.symbol} on {self.devices()[function.device]}, grid {launch.grid}"
+        about = (function.symbol, self.devices()[function.device], f"grid {launch.grid}")
         if launch.cluster != 1 or launch.overlap:
             raise InputError.one(f"{function.symbol}: launch", "neither clusters nor overlap (AMD has none)", "one")
         data = (ctypes.c_char * len(launch.arguments)).from_buffer(launch.arguments)
@@ -170,18 +175,18 @@ class HipDriver:
                 self._check_resident(launch)
                 start = ctypes.addressof(data)
                 pointers = (c_void_p * len(launch.offsets))(*(start + offset for offset in launch.offsets))
-                self._hip.call("hipModuleLaunchCooperativeKernel", *shape, pointers, context=context)
+                self._hip.call("hipModuleLaunchCooperativeKernel", *shape, pointers, about=about)
                 return
             size = c_size_t(len(launch.arguments))
             extra = (c_void_p * 5)(_BUFFER_POINTER, ctypes.addressof(data), _BUFFER_SIZE, ctypes.addressof(size), _END)
-            self._hip.call("hipModuleLaunchKernel", *shape, None, extra, context=context)
+            self._hip.call("hipModuleLaunchKernel", *shape, None, extra, about=about)
 
     def _check_resident(self, launch: Launch) -> None:
         each = c_int()
         operation = "hipModuleOccupancyMaxActiveBlocksPerMultiprocessor"
         function = launch.function
         arguments = (ctypes.byref(each), function.handle, launch.threads, launch.shared)
-        self._hip.call(operation, *arguments, context=function.symbol)
+        self._hip.call(operation, *arguments, about=(function.symbol,))
         most = each.value * self.devices()[function.device].units
         if programs(launch.grid) > most:
             found = str(programs(launch.grid))
@@ -191,14 +196,14 @@ class HipDriver:
         """Memory in stream order; HIP aligns it to 256 bytes or more."""
         address = c_void_p()
         with self._on(device):
-            context = f"{size} bytes on device {device}"
-            self._hip.call("hipMallocAsync", ctypes.byref(address), size, stream, context=context)
+            about = (f"{size} bytes", f"device {device}")
+            self._hip.call("hipMallocAsync", ctypes.byref(address), size, stream, about=about)
         return address.value or 0
 
     def release(self, device: int, address: int, stream: int) -> None:
         """Give memory back in stream order."""
         with self._on(device):
-            self._hip.call("hipFreeAsync", address, stream, context=f"device {device}")
+            self._hip.call("hipFreeAsync", address, stream, about=(f"device {device}",))
 
     def entry(self, device: int) -> Entry | None:
         """HIP's launch call, and the number by which it knows the current device."""
@@ -208,6 +213,11 @@ class HipDriver:
             expected=device,
             end=_END,
         )
+
+    def launch_error(self, code: int, function: Function) -> DriverError:
+        """The error that `hipModuleLaunchKernel` came back with."""
+        about = (function.symbol, self.devices()[function.device])
+        return self._hip.error("hipModuleLaunchKernel", code, about)
 
 
 def _target(arch: str) -> Target | None:

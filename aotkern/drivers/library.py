@@ -61,9 +61,10 @@ class Library:
                 self.path = name
                 break
             except OSError as error:
-                tried.append(str(error))
+                # A library that is there and cannot be opened says why; one that is not there is merely named.
+                tried.append(name if "No such file" in str(error) else str(error))
         else:
-            raise MissingToolError(f"the {driver} driver", "to launch", f"{advice} (tried: {'; '.join(tried)})")
+            raise MissingToolError(f"the {driver} driver", "to launch", f"{advice} (tried {', '.join(tried)})")
         try:
             for function, types in signatures.items():
                 getattr(self._library, function).argtypes = tuple(types)
@@ -75,17 +76,23 @@ class Library:
         """Call a function and return its error code."""
         return int(getattr(self._library, operation)(*arguments))
 
-    def call(self, operation: str, *arguments: object, context: str = "no device concerned") -> None:
+    def call(self, operation: str, *arguments: object, about: tuple[object, ...] = ("no device",)) -> None:
         """Call a function.
+
+        Args:
+            operation: Its name.
+            arguments: Its arguments.
+            about: What the call concerns: a kernel, a device. Put into words only for an error.
 
         Raises:
             DriverError: It returned an error.
         """
         if code := self.status(operation, *arguments):
-            raise self.error(operation, code, context)
+            raise self.error(operation, code, about)
 
-    def error(self, operation: str, code: int, context: str) -> DriverError:
+    def error(self, operation: str, code: int, about: tuple[object, ...]) -> DriverError:
         """The error for a code that a function returned."""
+        context = " on ".join(map(str, about))
         return DriverError(self.driver, operation, code, self.name_of(code), context, ADVICE.get(code, ""))
 
     def name_of(self, code: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from aotkern.errors import DriverError
 from aotkern.grid import Grid
 from aotkern.target import Backend, Target
 
@@ -69,6 +70,7 @@ class Launch:
         cluster: Workgroups of a cluster.
         cooperative: All workgroups must be resident at once.
         overlap: The launch may start before the one before it has ended (programmatic dependent launch).
+        memory: Start and size of each piece of host memory behind the pointers; only for a driver that reads it.
     """
 
     function: Function
@@ -81,6 +83,7 @@ class Launch:
     cluster: int = 1
     cooperative: bool = False
     overlap: bool = False
+    memory: tuple[tuple[int, int], ...] = ()
 
     @property
     def is_plain(self) -> bool:
@@ -120,6 +123,10 @@ class Driver(Protocol):
     def reads_host(self) -> bool:
         """Whether kernels run by it can read ordinary host memory."""
 
+    @property
+    def library(self) -> str:
+        """The shared library that it calls; empty for a driver that needs none."""
+
     def devices(self) -> tuple[Device, ...]:
         """The devices of this machine."""
 
@@ -156,3 +163,6 @@ class Driver(Protocol):
 
     def entry(self, device: int) -> Entry | None:
         """How the C extension may launch on this device by itself; None when it may not."""
+
+    def launch_error(self, code: int, function: Function) -> DriverError:
+        """The error for a code that a launch by the C extension came back with."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -96,20 +97,16 @@ def run(
         EmulatorError: The code did what it must not, or something that the emulator does not know.
         MissingToolError: The decoder is not installed.
     """
-    kernel = Kernel.read(code)
-    check_modes(kernel)
-    descriptor = kernel.descriptor
+    loaded = _loaded(code)
+    kernel, descriptor = loaded.kernel, loaded.kernel.descriptor
     lds = descriptor.group_bytes + dynamic_lds
     _check_size(kernel, threads, lds)
-    image = _region("the code object", np.frombuffer(kernel.image, np.uint8), writable=False)
     arguments = _region("the kernel arguments", np.frombuffer(kernarg or bytes(4), np.uint8), writable=False)
     packed = dispatch_packet(grid, threads, descriptor.private_bytes, lds, arguments.address)
     packet = _region("the dispatch packet", np.frombuffer(packed, np.uint8), writable=False)
-    regions = (*(_given(buffer) for buffer in buffers), arguments, image, packet)
+    regions = (*(_given(buffer) for buffer in buffers), arguments, loaded.image, packet)
     launch = Launch(kernel, grid, threads, arguments, packet, preload)
-    operands = Operands(kernel.vgprs, kernel.agprs, arch=kernel.target.arch)
-    program = Program(kernel.image, *kernel.text, kernel.target, operands, Code(image.address))
-    scheduler = Scheduler(program, wave_order, seed, limit)
+    scheduler = Scheduler(loaded.program, wave_order, seed, limit)
     groups = _order(grid, wave_order, seed)
     together = max(1, _TOGETHER // launch.waves) if wave_order == "lockstep" else 1
     with np.errstate(all="ignore"):
@@ -117,7 +114,26 @@ def run(
             batch = groups[first : first + together]
             arena = _arena(regions, launch, len(batch), lds)
             scheduler.run(launch.start(arena, batch, kernarg), len(batch))
-    return _statistics(program, len(groups), launch.waves)
+    return _statistics(loaded.program, scheduler.executed, len(groups), launch.waves)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A code object that was taken in: decoded blocks serve every further launch."""
+
+    kernel: Kernel
+    image: Region
+    program: Program
+
+
+@lru_cache(maxsize=64)
+def _loaded(code: bytes) -> _Loaded:
+    kernel = Kernel.read(code)
+    check_modes(kernel)
+    image = _region("the code object", np.frombuffer(kernel.image, np.uint8), writable=False)
+    operands = Operands(kernel.vgprs, kernel.agprs, arch=kernel.target.arch)
+    program = Program(kernel.image, *kernel.text, kernel.target, operands, Code(image.address))
+    return _Loaded(kernel, image, program)
 
 
 def _check_size(kernel: Kernel, threads: int, lds: int) -> None:
@@ -163,14 +179,13 @@ def _arena(regions: tuple[Region, ...], launch: Launch, groups: int, lds: int) -
     return Arena(regions, made["LDS"], lds_stride, lds, made["scratch"], scratch_stride, scratch)
 
 
-def _statistics(program: Program, groups: int, waves: int) -> Statistics:
+def _statistics(program: Program, executed: Mapping[int, int], groups: int, waves: int) -> Statistics:
     mnemonics: Counter[str] = Counter()
     addresses: set[int] = set()
-    for block in program.blocks.values():
-        if block.executed:
-            for instruction in block.instructions:
-                mnemonics[instruction.mnemonic] += block.executed
-                addresses.add(instruction.pc)
+    for pc, count in executed.items():
+        for instruction in program.block(pc).instructions:
+            mnemonics[instruction.mnemonic] += count
+            addresses.add(instruction.pc)
     return Statistics(groups, groups * waves, mnemonics.total(), dict(mnemonics), tuple(sorted(addresses)))
 
 

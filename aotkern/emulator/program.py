@@ -13,7 +13,7 @@ from aotkern.errors import EmulatorError
 from aotkern.target import Target
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Block:
     """Instructions that always run one after another.
 
@@ -21,13 +21,11 @@ class Block:
         instructions: All of them, with the one that ends the block.
         steps: What each does, without the one that ends the block.
         after: Where the waves go next.
-        executed: How many waves ran it.
     """
 
     instructions: tuple[Instruction, ...]
     steps: tuple[Step, ...]
     after: Next
-    executed: int = 0
 
 
 class Program:

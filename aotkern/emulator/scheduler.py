@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Literal
 
 import numpy as np
@@ -32,6 +33,8 @@ class Scheduler:
     ) -> None:
         self._program, self._order, self._left = program, order, limit
         self._random = random.Random(seed)  # noqa: S311 - an order of execution, not a secret
+        self.executed: Counter[int] = Counter()
+        """How many waves ran each block, by where it begins."""
         self._ready: list[Waves] = []
         self._waiting: list[Waves] = []
         self._alive: Array = np.zeros(0, np.int64)
@@ -75,6 +78,7 @@ class Scheduler:
         while True:
             block = self._program.block(current.pc)
             size = len(block.instructions)
+            self.executed[current.pc] += current.count
             self._pay(size * current.count, current)
             after = _execute(block, current)
             current.spent += size
@@ -154,7 +158,6 @@ def _parted(waves: Waves, places: Array) -> list[Waves]:
 def _execute(block: Block, waves: Waves) -> int | Array:
     """Run a block; where its waves go next."""
     index = 0
-    block.executed += waves.count
     try:
         for index, step in enumerate(block.steps):  # noqa: B007 - the handler needs the index
             step(waves)

@@ -200,12 +200,15 @@ def _div_fmas(kind: Kind, by: int) -> Bind:
 
 
 def fixed_division(quotient: Array, denominator: Array, numerator: Array) -> Array:
-    """`v_div_fixup`: the special cases and the sign of a division whose magnitude is `quotient`."""
+    """`v_div_fixup`: the special cases and the sign of a division whose magnitude is `quotient`.
+
+    A quotient that is NaN although neither operand is special comes from a division that overflowed on the way.
+    """
     sign = np.signbit(denominator) ^ np.signbit(numerator)
     zero_below, zero_above = denominator == 0, numerator == 0
     infinite_below, infinite_above = np.isinf(denominator), np.isinf(numerator)
-    size = np.abs(quotient)
-    dtype = size.dtype.type
+    dtype = quotient.dtype.type
+    size = np.where(np.isnan(quotient), dtype(np.inf), np.abs(quotient))
     lost = _exponent(numerator) - _exponent(denominator) < (-1075 if size.dtype == F64 else -150)
     size = np.where(infinite_below | zero_above | lost, dtype(0), size)
     size = np.where(zero_below | infinite_above, dtype(np.inf), size)

@@ -95,17 +95,33 @@ def _aligned_bytes(high: Array, low: Array, shift: Array) -> Array:
 
 def permuted(high: Array, low: Array, select: Array) -> Array:
     """`v_perm_b32`: each byte of `select` names a byte of the eight, a sign, zero or all ones."""
+    if select.shape[-1:] in ((), (1,)) and (select == select.flat[0]).all():
+        return _permuted_alike(high, low, int(select.flat[0]))
     eight = (high.astype(U64) << U64(32)) | low.astype(U64)
     result: Any = U32(0)
     for place in range(4):
         code = (select >> U32(8 * place)) & U32(0xFF)
         byte = (eight >> ((code & U32(7)).astype(U64) * U64(8))).astype(U32) & U32(0xFF)
-        if (code > U32(7)).any():
-            signs = (eight >> ((((code & U32(3)) * U32(2)) + U32(1)).astype(U64) * U64(8) + U64(7))) & U64(1)
-            special = np.where(code < U32(12), signs.astype(U32) * U32(0xFF), U32(0))
-            byte = np.where(code > U32(7), np.where(code > U32(12), U32(0xFF), special), byte)
-        result = result | (byte << U32(8 * place))
+        sign_at = ((code & U32(3)) * U32(2) + U32(1)).astype(U64) * U64(8) + U64(7)
+        sign = ((eight >> sign_at) & U64(1)).astype(U32) * U32(0xFF)
+        special = np.where(code > U32(12), U32(0xFF), np.where(code < U32(12), sign, U32(0)))
+        result = result | (np.where(code > U32(7), special, byte) << U32(8 * place))
     return np.asarray(result)
+
+
+def _permuted_alike(high: Array, low: Array, select: int) -> Array:
+    """The same for one selector: bytes are copied where they go."""
+    shape = np.broadcast_shapes(high.shape, low.shape, (1,))
+    sources = [np.array(np.broadcast_to(half, shape)).view(np.uint8).reshape(*shape, 4) for half in (low, high)]
+    result: Array = np.empty((*shape, 4), np.uint8)
+    for place, code in enumerate(select.to_bytes(4, "little")):
+        if code < 8:
+            result[..., place] = sources[code // 4][..., code % 4]
+        elif code < 12:
+            result[..., place] = (sources[code // 2 % 2][..., code % 2 * 2 + 1] >> 7) * np.uint8(0xFF)
+        else:
+            result[..., place] = 0 if code == 12 else 0xFF
+    return result.view(U32)[..., 0]
 
 
 def _middle(a: Array, b: Array, c: Array) -> Array:

@@ -44,6 +44,7 @@ class Waves:
         mask: `(waves, 64)` bool, or True when every lane of every wave is active. `exec_changed` renews it.
         pc: Where all of these waves stand.
         arena: The memory of the launch.
+        count: How many waves these are.
         number: `(waves,)` which wave of the launch each one is.
         group: `(waves,)` which workgroup of the launch each belongs to.
         lds: `(waves, 1)` where the LDS of each wave's workgroup begins in the arena's LDS.
@@ -55,6 +56,7 @@ class Waves:
 
     __slots__ = (
         "arena",
+        "count",
         "group",
         "lds",
         "mask",
@@ -76,6 +78,7 @@ class Waves:
 
     def __init__(self, arena: Arena, number: Array, group: Array, vector: Array, scalar: Array, scc: Array) -> None:
         self.arena, self.number, self.group = arena, number, group
+        self.count = len(number)
         self.vector, self.vector_f32, self.vector_i32 = vector, vector.view(np.float32), vector.view(np.int32)
         self.scalar, self.scalar_f32, self.scalar_i32 = scalar, scalar.view(np.float32), scalar.view(np.int32)
         self.scalar_u64 = scalar.view(np.uint64)[:, :, 0]
@@ -97,11 +100,6 @@ class Waves:
         scalar = np.full((SCALARS // 2, count, 2), POISON, np.uint32)
         scalar[EXEC // 2] = 0xFFFFFFFF
         return cls(arena, number, group, vector, scalar, np.zeros(count, np.bool_))
-
-    @property
-    def count(self) -> int:
-        """How many waves."""
-        return len(self.number)
 
     def exec_changed(self) -> None:
         """Renew `mask` from EXEC."""
@@ -131,7 +129,9 @@ class Waves:
     def write_mask(self, register: int, value: Array) -> None:
         """Set a scalar pair from one bit a lane; bits of inactive lanes become zero."""
         active = value if self.mask is True else value & self.mask
-        self.scalar_u64[register // 2] = packed(np.broadcast_to(active, (self.count, LANES)))
+        if active.shape != (self.count, LANES):
+            active = np.broadcast_to(active, (self.count, LANES))
+        self.scalar_u64[register // 2] = packed(active)
 
     def part(self, which: Array) -> Waves:
         """A copy that holds only the waves with these indices."""

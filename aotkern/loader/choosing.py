@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aotkern.bundle import Bundle
 from aotkern.drivers import Device, Driver, open_driver
-from aotkern.errors import DriverError, InputError, MissingToolError, ProblemsError, TargetError
+from aotkern.errors import DriverError, InputError, IntegrityError, MissingToolError, TargetError
 from aotkern.loader.discovery import Found, find
 from aotkern.loader.loaded import Launcher, LoadedBundle, OnMiss
 from aotkern.loader.observe import HOOKS, Hooks
@@ -66,7 +66,7 @@ def load(
     Args:
         name: A bundle, a folder of bundles, a name in `AOTKERN_BUNDLE_PATH`, an entry point, or a package.
         device: The one device to use: its number, or a target such as "gfx950" that it must be. By default the tensors
-            of each call decide.
+            of each call decide. A driver may stand before it: "emulator:gfx950".
         driver: `hip`, `cuda`, `null`, ..., or an open driver. By default the one that the bundle was built for.
         on_miss: What to do with a call that no variant serves: "error" raises `MissError`, "warn" warns and lets
             `fallback` serve it, and a function is called with the `MissedCall` and its result is returned.
@@ -79,6 +79,8 @@ def load(
         TargetError: None of the bundles fits; it lists each with its reason.
         MissingToolError: The only bundle there is needs a driver that this machine does not have.
     """
+    if isinstance(device, str) and device.partition(":")[0] in ("emulator", "null"):
+        driver, _, device = device.partition(":")
     found = find(name, Settings.read().bundle_path)
     if not found:
         _log.warning("%s: no bundle found", name)
@@ -99,19 +101,29 @@ def load(
     raise TargetError(wanted, tried)
 
 
-def fits(found: tuple[Found, ...], driver: str | Driver | None, device: int | str | None) -> Iterator[Fit]:
-    """What becomes of each bundle, in turn. A single one that cannot be opened raises its own error."""
+def fits(
+    found: tuple[Found, ...], driver: str | Driver | None, device: int | str | None, *, raises: bool = True
+) -> Iterator[Fit]:
+    """What becomes of each bundle, in turn.
+
+    Args:
+        found: The bundles.
+        driver: As for `load`.
+        device: As for `load`.
+        raises: Whether a single bundle that cannot be opened, or has no driver, raises its own error.
+    """
     for item in found:
+        bundle = None
         try:
             bundle = item.open()
             name = str(bundle.manifest.target.backend) if driver is None else driver
             chosen = shared_driver(name) if isinstance(name, str) else name
-        except (ProblemsError, DriverError, MissingToolError) as error:
-            if len(found) == 1:
+            devices, reason = _fitting(bundle.manifest.target, chosen, device)
+        except (IntegrityError, DriverError, MissingToolError) as error:
+            if len(found) == 1 and raises:
                 raise
-            yield Fit(item.where, None, None, (), f"refused: {error}")
+            yield Fit(item.where, bundle, None, (), str(error) if bundle else f"refused: {error}")
             continue
-        devices, reason = _fitting(bundle.manifest.target, chosen, device)
         yield Fit(item.where, bundle, chosen, devices, reason)
 
 

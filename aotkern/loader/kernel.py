@@ -9,22 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from aotkern import grid as grids
 from aotkern.abi import Layout
 from aotkern.arguments import Pointer, Value, bind, common_device, read
 from aotkern.dispatch import Miss, Table, Variant, choose
-from aotkern.drivers import Device, Function, Launch
+from aotkern.drivers import Device, Driver, Function, Launch
+from aotkern.errors import InputError
 from aotkern.loader import streams
-from aotkern.loader.observe import LaunchEvent
+from aotkern.loader.modules import Modules
+from aotkern.loader.observe import Counters, Hooks, LaunchEvent
 from aotkern.loader.scratch import scratch
-from aotkern.manifest import KernelEntry, VariantEntry
+from aotkern.manifest import KernelEntry, Manifest, VariantEntry
 from aotkern.spec import Constant
-
-if TYPE_CHECKING:
-    from aotkern.loader.loaded import LoadedBundle
-    from aotkern.loader.native import Native
 
 STREAM = "stream"
 """The keyword that names a stream, for kernels that have no parameter of that name."""
@@ -40,17 +38,57 @@ class Ready:
     device: Device
 
 
+class Native(Protocol):
+    """The same kernel in the C extension."""
+
+    def bind(self, grid: object) -> Callable[..., Any]:
+        """What launches on this grid."""
+
+    def counted(self) -> tuple[tuple[int, ...], int]:
+        """Launches of each variant in the table's order, and calls with an empty grid."""
+
+    def offer(self, position: int, ready: Ready) -> None:
+        """Tell it of a variant that is loaded on a device."""
+
+
+class Owner(Protocol):
+    """What a kernel needs of its bundle."""
+
+    @property
+    def where(self) -> str:
+        """Where the bundle came from."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """What is in it."""
+
+    driver: Driver
+    modules: Modules
+    hooks: Hooks
+    tally: Counters
+
+    def device_for(self, index: int | None, where: str) -> Device:
+        """The device of a call whose tensors are on device `index`, or on none in particular."""
+
+    def missed(self, miss: Miss, grid: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What becomes of a call that no variant serves."""
+
+    def native(self, kernel: Kernel) -> Native | None:
+        """The kernel's side in the C extension, if it has one."""
+
+
 class Kernel:
     """A kernel that launches from prebuilt variants; `kernel[grid](*args, **kwargs)` reads like Triton's own call.
 
     Keywords that name no parameter are compile options (`num_warps=8`), which the variant must have, or `stream=`.
     """
 
-    def __init__(self, bundle: LoadedBundle, entry: KernelEntry, variants: Sequence[VariantEntry]) -> None:
+    def __init__(self, bundle: Owner, entry: KernelEntry, variants: Sequence[VariantEntry]) -> None:
         self._bundle, self._entry, self._variants = bundle, entry, tuple(variants)
         self._ready: dict[tuple[int, int], Ready] = {}
         self._takes_stream = all(parameter.name != STREAM for parameter in entry.parameters)
         self._native: Native | None = bundle.native(self)
+        self._bind = self._native.bind if self._native is not None else self._in_python
 
     @property
     def name(self) -> str:
@@ -74,10 +112,22 @@ class Kernel:
         """Its variants, in the order of the manifest."""
         return self._variants
 
+    def only(self, text: str) -> Kernel:
+        """This kernel with one of its variants alone, by the text of its key: calls that it does not serve are misses.
+
+        Raises:
+            InputError: The kernel has no such variant.
+        """
+        for variant in self._variants:
+            if variant.text == text:
+                return Kernel(self._bundle, self._entry, (variant,))
+        raise InputError.one(f"kernel {self.name}", "the key of one of its variants", repr(text)[:400])
+
     def __getitem__(self, grid: object) -> Callable[..., Any]:
         """What launches on this grid: a tuple, list, int, or a callable that takes the arguments by name."""
-        if self._native is not None:
-            return self._native.bind(grid)
+        return self._bind(grid)
+
+    def _in_python(self, grid: object) -> Callable[..., Any]:
         return lambda *args, **kwargs: self.launch(grid, args, kwargs)
 
     def counted(self) -> tuple[dict[str, int], int]:
@@ -132,7 +182,7 @@ class Kernel:
         if found is None:
             variant = self._variants[position]
             function = self._bundle.modules.ready(variant, device.index, stream)
-            layout = Layout.of(variant.key, self._bundle.manifest.object(variant.object).code)
+            layout = Layout.of(variant.key, self._bundle.manifest.object(variant.object).arguments)
             found = self._ready[position, device.index] = Ready(variant, function, layout, device)
             if self._native is not None:
                 self._native.offer(position, found)
@@ -160,6 +210,7 @@ class Kernel:
                 cluster=launch.num_ctas,
                 cooperative=launch.cooperative,
                 overlap=launch.pdl,
+                memory=_memory(values) if self._bundle.driver.reads_host else (),
             )
             self._observed(request, ready.variant)
 
@@ -172,6 +223,12 @@ class Kernel:
         tally.add(tally.dispatched, variant.text)
         for hook in tuple(hooks.exit):
             hook(event)
+
+
+def _memory(values: Sequence[Value]) -> tuple[tuple[int, int], ...]:
+    """The memory behind all pointers, each piece once: what a launch may touch."""
+    pieces = {pointer.memory for value in values for pointer in _pointers(value)}
+    return tuple(sorted(piece for piece in pieces if piece[1]))
 
 
 def _pointers(value: Value) -> list[Pointer]:

@@ -8,19 +8,17 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Union
+from typing import Any, Literal, Protocol, Union
 
 from aotkern.bundle import Bundle
 from aotkern.dispatch import Miss
 from aotkern.drivers import Device, Driver
 from aotkern.errors import InputError, MissError, Problem, TargetError
-from aotkern.loader.kernel import Kernel
+from aotkern.loader import native
+from aotkern.loader.kernel import Kernel, Native
 from aotkern.loader.modules import Modules
 from aotkern.loader.observe import Counters, Hooks, Snapshot
 from aotkern.manifest import Manifest, VariantEntry
-
-if TYPE_CHECKING:
-    from aotkern.loader.native import Native
 
 
 class Launcher(Protocol):
@@ -226,8 +224,6 @@ class LoadedBundle:
 
     def native(self, kernel: Kernel) -> Native | None:
         """The C extension's side of a kernel, where the extension is built and the driver can be called from it."""
-        from aotkern.loader import native  # noqa: PLC0415 - it imports the kernel's room
-
         return native.attach(kernel, self)
 
 

@@ -76,9 +76,8 @@ class Modules:
         function = self._driver.load(device, image, str(entry.facts["symbol"]), variant.launch.shared)
         seconds = time.perf_counter() - started
         self._counters.module(len(image), seconds)
-        event = LoadEvent(variant.kernel, variant.text, device, len(image), seconds)
         for hook in tuple(self._hooks.load):
-            hook(event)
+            hook(LoadEvent(variant.kernel, variant.text, device, len(image), seconds))
         return function
 
 

@@ -12,10 +12,34 @@ from typing import Any
 
 from aotkern.errors import InputError
 
-KINDS = ("audit", "build", "cache", "identity", "manifest", "reproducible", "show", "variant", "verify")
-"""The kinds of documents; `aotkern.KIND/1` is what stands in the `schema` field of each but the manifest."""
+KINDS = (
+    "audit",
+    "build",
+    "cache",
+    "contents",
+    "doctor",
+    "gate",
+    "identity",
+    "manifest",
+    "numerics",
+    "policy",
+    "pull",
+    "push",
+    "reproducible",
+    "resources",
+    "show",
+    "sign",
+    "variant",
+    "verify",
+)
+"""The kinds of documents; `aotkern.KIND/1` is what stands in the `schema` field of each but manifest and policy."""
 
-_USES = {"audit": ("identity",), "show": ("manifest",), "variant": ("manifest",)}
+_USES = {
+    "audit": ("identity", "resources"),
+    "gate": ("contents", "identity", "reproducible", "resources"),
+    "show": ("manifest",),
+    "variant": ("manifest",),
+}
 
 
 def load(kind: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import torch
 
 from aotkern.build.compiler import Compiled, compile_variant
 from aotkern.build.registry import LoadedKernel, Source, load
-from aotkern.emulator import Buffer, run
+from aotkern.emulator import Buffer, WaveOrder, run
 from aotkern.spec import Fixed, Runtime, VariantKey, expand
 from aotkern.target import Target
 
@@ -35,9 +35,11 @@ class EmulatorLauncher:
         arch: `gfx942` or `gfx950`.
         modules: Names of the modules that declare the kernels.
         small: Whether to use the variants for small storages; they differ in how they address memory.
+        wave_order: How the waves of a workgroup take turns.
     """
 
-    def __init__(self, arch: str, *modules: str, small: bool = True) -> None:
+    def __init__(self, arch: str, *modules: str, small: bool = True, wave_order: WaveOrder = "lockstep") -> None:
+        self._wave_order = wave_order
         self._target = Target.parse(arch)
         self._small = small
         self._kernels = {loaded.declaration.name: loaded for loaded in load([Source(name) for name in modules])}
@@ -64,6 +66,7 @@ class EmulatorLauncher:
             kernarg=_pack(compiled, key, values),
             dynamic_lds=compiled.launch.shared,
             buffers=_buffers(tensors),
+            wave_order=self._wave_order,
         )
 
 

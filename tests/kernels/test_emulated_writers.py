@@ -30,12 +30,17 @@ def arch(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["small", "any"])
-def launcher(request: pytest.FixtureRequest, arch: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+@pytest.fixture(scope="module", autouse=True)
+def compile_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("triton")))
         patch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
-        yield EmulatorLauncher(arch, *(f"kernels.{name}" for name in CACHE_MODULES), small=request.param)
+        yield
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["small", "any"])
+def launcher(request: pytest.FixtureRequest, arch: str) -> EmulatorLauncher:
+    return EmulatorLauncher(arch, *(f"kernels.{name}" for name in CACHE_MODULES), small=request.param)
 
 
 @pytest.fixture
@@ -69,6 +74,12 @@ def test_every_bf16_pattern_as_a_rotated_dim(launcher, dialect):
 def test_compressed_records_of_known_rows_are_exact(launcher, arch, ratio, splits):
     block_size = C4A_BLOCK_SIZE if ratio == 4 else C128A_BLOCK_SIZE
     compressed.check_known_rows(launcher, ratio, splits, sanitize=arch != "gfx942", block_size=block_size)
+
+
+@pytest.mark.parametrize("order", ["reverse", "random"])
+def test_the_order_of_the_waves_does_not_matter(arch, order):
+    launcher = EmulatorLauncher(arch, "kernels.compressed_writer", wave_order=order)
+    compressed.check_known_rows(launcher, 128, None, sanitize=arch != "gfx942")
 
 
 @pytest.mark.parametrize(("ratio", "dims"), [(4, 512), (4, 128), (128, 512)])

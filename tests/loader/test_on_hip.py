@@ -1,4 +1,7 @@
-"""The loader on the HIP driver, over a libamdhip64 without a GPU that reads the code objects it is given."""
+"""The loader on the HIP driver, over a libamdhip64 without a GPU that reads the code objects it is given.
+
+Every test runs twice: with everything in Python, and with the C extension.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import struct
 
 import pytest
 from bundles import opened
+from stub_tensors import StubTensor
 
 from aotkern.arguments import Pointer
 from aotkern.drivers.hip import open_driver
@@ -15,13 +19,15 @@ from aotkern.loader.loaded import LoadedBundle
 from aotkern.loader.observe import Hooks
 from aotkern.settings import Settings
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 
 def load(hip, data) -> LoadedBundle:
     return LoadedBundle(opened(data), open_driver(Settings(hip_library=hip.path)), None, "error", None, Hooks())
 
 
-def pointers(device: int | None = None) -> tuple[Pointer, Pointer]:
-    return Pointer(0x10000, "fp32", 4096, device), Pointer(0x20000, "fp32", 4096, device)
+def pointers(device: int = 0) -> tuple[StubTensor, StubTensor]:
+    return StubTensor(0x10000, device=device), StubTensor(0x20000, device=device)
 
 
 def events(hip) -> list[str]:
@@ -55,7 +61,8 @@ def test_two_kinds_in_one_host(hip, data):
     with pytest.raises(TargetError, match="built for gfx942, the device is gfx950"):
         bundle["scale"][1](*pointers(0), 16, 1.0)
     with pytest.raises(TargetError, match="gfx950"):
-        bundle["scale"][1](*pointers(None), 16, 1.0)  # the current device, which is never silently replaced
+        # The current device, which is never silently replaced.
+        bundle["scale"][1](Pointer(0x10000, "fp32", 4096), Pointer(0x20000, "fp32", 4096), 16, 1.0)
 
 
 def test_nothing_happens_before_the_error_of_a_first_use_in_a_capture(hip, data):
