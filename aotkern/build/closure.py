@@ -117,7 +117,11 @@ class _Closure:
 
     def _class(self, value: type) -> list[Any]:
         if issubclass(value, enum.Enum):
-            return ["enum", value.__qualname__, [[name, self.reference(m.value)] for name, m in value.__members__.items()]]
+            return [
+                "enum",
+                value.__qualname__,
+                [[name, self.reference(m.value)] for name, m in value.__members__.items()],
+            ]
         bases = [self.reference(base) for base in value.__bases__]
         return ["class", value.__qualname__, bases, self._members(vars(value))]
 

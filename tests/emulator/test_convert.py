@@ -198,9 +198,13 @@ def test_fp8_to_f32(arch: str, name: str) -> None:
     table = small(name, arch == "gfx942")
     bench = Bench(arch)
     for first in range(0, 256, 64):
-        codes = [(first + lane) | (first + lane ^ 0x15) << 8 | (first + lane ^ 0xAA) << 16 | lane << 24 for lane in range(64)]
+        codes = [
+            (first + lane) | (first + lane ^ 0x15) << 8 | (first + lane ^ 0xAA) << 16 | lane << 24 for lane in range(64)
+        ]
         bench.set(1, codes)
-        expected = [[to_f32(table[code >> 8 * i & 0xFF], bool(code >> 8 * i & 0x80)) for code in codes] for i in range(4)]
+        expected = [
+            [to_f32(table[code >> 8 * i & 0xFF], bool(code >> 8 * i & 0x80)) for code in codes] for i in range(4)
+        ]
         bench.run(f"v_cvt_f32_{name}_e32 v0, v1\nv_cvt_pk_f32_{name}_e32 v[2:3], v1")
         assert agree(bench.lanes(0), expected[0])
         assert agree(bench.lanes(2), expected[0])
@@ -217,7 +221,9 @@ def test_fp8_to_f32(arch: str, name: str) -> None:
 def sized(seed: int) -> list[int]:
     """f32 around the range of fp8, with ties."""
     values = floats(seed)
-    ties = [F32.encode(Fraction(n, 16) * Fraction(2) ** e) for n in (17, 19, 21, 31, 1, 3) for e in (-9, -6, 0, 7, 8, 4)]
+    ties = [
+        F32.encode(Fraction(n, 16) * Fraction(2) ** e) for n in (17, 19, 21, 31, 1, 3) for e in (-9, -6, 0, 7, 8, 4)
+    ]
     return [*ties, *values][:64]
 
 
