@@ -146,7 +146,7 @@ def trespasses(text: str) -> set[str]:
                 found.add(name)
         if isinstance(node, ast.ImportFrom) and node.module in ("os", "sys"):
             found.update(alias.name for alias in node.names if alias.name in ("environ", "getenv", "exit"))
-        if isinstance(node, ast.Name) and node.id == "SystemExit":
+        if isinstance(node, ast.Raise) and node.exc and "SystemExit" in ast.unparse(node.exc):
             found.add("SystemExit")
     return found
 

@@ -1,8 +1,8 @@
 """What a kernel is made of: the text of its function and of everything that it reaches, as one digest.
 
 Covered are the functions that it calls, whichever way it reaches them; every global, closure value and class attribute
-that any of them reads; default arguments, `noinline`, and the function that chooses its symbol. Not covered is where any
-of that stands: paths, line numbers, module names, comments, blank lines, object addresses. What Triton, Python's own
+that any of them reads; default arguments, `noinline`, and the function that chooses its symbol. Not covered is where all
+this stands: paths, line numbers, module names, comments, blank lines, object addresses. What Triton, Python's own
 library, numpy or torch define is known by name only: the manifest records the toolchain beside this digest.
 """
 
@@ -117,7 +117,11 @@ class _Closure:
 
     def _class(self, value: type) -> list[Any]:
         if issubclass(value, enum.Enum):
-            return ["enum", value.__qualname__, [[name, self.reference(m.value)] for name, m in value.__members__.items()]]
+            return [
+                "enum",
+                value.__qualname__,
+                [[name, self.reference(m.value)] for name, m in value.__members__.items()],
+            ]
         bases = [self.reference(base) for base in value.__bases__]
         return ["class", value.__qualname__, bases, self._members(vars(value))]
 

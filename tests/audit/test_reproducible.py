@@ -16,7 +16,9 @@ PLACE = "KERNELS = ("
 
 def dependent(expression):
     """`SINGLE` with a value that comes from somewhere else."""
-    return edited(SINGLE, (HEAD, f"{HEAD}import os\nimport sys\nimport time\n"), ('"V": 1.0', f'"V": float({expression})'))
+    return edited(
+        SINGLE, (HEAD, f"{HEAD}import os\nimport sys\nimport time\n"), ('"V": 1.0', f'"V": float({expression})')
+    )
 
 
 def test_a_clean_source_is_reproducible(tmp_path):

@@ -33,7 +33,9 @@ def test_the_place_of_an_installation_is_not_in_its_digest(installed, tmp_path):
     assert toolchain._digest(installed, None) == toolchain._digest(again, None)
 
 
-@pytest.mark.parametrize("name", ["__init__.py", "backends/amd/compiler.py", "backends/amd/lib/ocml.bc", "_C/libtriton.so"])
+@pytest.mark.parametrize(
+    "name", ["__init__.py", "backends/amd/compiler.py", "backends/amd/lib/ocml.bc", "_C/libtriton.so"]
+)
 def test_one_changed_byte_of_what_compiles_is_seen(installed, name):
     before = toolchain._digest(installed, None)
     (installed / name).write_text("x")

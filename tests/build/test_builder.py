@@ -142,13 +142,17 @@ def test_what_was_asked_and_what_took_effect_are_both_recorded(tmp_path):
 
 def test_too_many_variants_are_refused_with_the_widest_argument(tmp_path):
     text = edited(SINGLE, ('"V": 1.0', '"V": Constexpr(*range(40))'))
-    with pytest.raises(InputError, match="at most 39 variants for hip:gfx942, found 40; V alone has 40 values: could it"):
+    with pytest.raises(
+        InputError, match="at most 39 variants for hip:gfx942, found 40; V alone has 40 values: could it"
+    ):
         compile_targets(request(written(tmp_path, text), limit=39))
 
 
 def test_time_is_told_for_each_variant(sample):
     result = sample.compilation
-    assert set(result.seconds) == {v.text for target in (GFX942, GFX950) for v in sample.build(target).manifest.variants}
+    assert set(result.seconds) == {
+        v.text for target in (GFX942, GFX950) for v in sample.build(target).manifest.variants
+    }
     assert result.wall > 0
     assert [seconds for _, seconds in result.slowest] == sorted(result.seconds.values(), reverse=True)
 

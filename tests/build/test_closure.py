@@ -18,5 +18,3 @@ from aotkern.build.closure import normalised
 )
 def test_normalised_text(before, after):
     assert normalised(before) == after
-
-

@@ -31,9 +31,10 @@ def endless(x):
     tl.store(x, value)
 
 
+X = {"x": Pointer("fp32", "any")}
 KERNELS = (
-    Kernel(endless, Space(("gfx942",), {"x": Pointer("fp32", "any")}, options={"num_warps": 1})),
-    Kernel(store, Space(("gfx942",), {"x": Pointer("fp32", "any"), "V": Constexpr(1.0, 2.0)}, options={"num_warps": 1})),
+    Kernel(endless, Space(("gfx942",), X, options={"num_warps": 1})),
+    Kernel(store, Space(("gfx942",), {**X, "V": Constexpr(1.0, 2.0)}, options={"num_warps": 1})),
 )
 """
 )
@@ -88,7 +89,9 @@ def test_a_worker_killed_while_it_compiles_costs_only_its_variant(tmp_path, temp
 
 def test_what_a_dying_worker_printed_is_part_of_the_reason(tmp_path):
     text = edited(TWO, ("KERNELS = (", "import os\nos.write(2, b'last words')\nos._exit(7)\nKERNELS = ("))
-    with pytest.raises(BuildError, match=r"kernel sources: the worker died \(exit code 7\); it last printed:\nlast words"):
+    with pytest.raises(
+        BuildError, match=r"kernel sources: the worker died \(exit code 7\); it last printed:\nlast words"
+    ):
         compile_targets(request(written(tmp_path, text)))
 
 
@@ -103,7 +106,11 @@ def test_a_worker_that_closes_its_pipes_and_lives_on_is_ended(tmp_path, monkeypa
 
 def test_a_source_that_prints_disturbs_nobody(tmp_path):
     noise = 'print(\'{"error": "x"}\', flush=True)\nimport os\nos.write(1, b"more\\n")\nos.write(2, b"more\\n")\n'
-    text = edited(TWO, ("KERNELS = (", f"{noise}KERNELS = ("), ('Kernel(endless, Space(("gfx942"', 'Kernel(endless, Space(("gfx950"'))
+    text = edited(
+        TWO,
+        ("KERNELS = (", f"{noise}KERNELS = ("),
+        ('Kernel(endless, Space(("gfx942"', 'Kernel(endless, Space(("gfx950"'),
+    )
     result = compile_targets(request(written(tmp_path, text), GFX942))
     assert not result.failures
     assert len(result.targets[GFX942].manifest.variants) == 2
@@ -121,7 +128,7 @@ def test_a_source_that_is_refused_leaves_no_process_behind(tmp_path, temporary, 
 def test_a_declaration_that_is_refused_leaves_no_process_behind(tmp_path, temporary):
     before = children()
     with pytest.raises(InputError, match="a choice for this parameter"):
-        compile_targets(request(written(tmp_path, edited(TWO, ('"V": Constexpr(1.0, 2.0)', '"x": Pointer("fp32")')))))
+        compile_targets(request(written(tmp_path, edited(TWO, (', "V": Constexpr(1.0, 2.0)', "")))))
     assert children() == before
     assert list(temporary.iterdir()) == []
 

@@ -66,7 +66,7 @@ KERNELS = (
 '''
 )
 
-HELPERS = '''\
+HELPERS = """\
 import triton
 import triton.language as tl
 
@@ -81,7 +81,7 @@ def reached(value):
 @triton.jit
 def imported(value):
     return value / 3
-'''
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +118,15 @@ def digest(tmp_path, monkeypatch):
         [("def chosen", "def chosen"), ("SIZE: tl", "\n\n# moved down\n\nSIZE: tl")],
         [("KERNELS = (", "UNUSED = 5\n\n\nKERNELS = (")],
     ],
-    ids=["comment removed", "comment changed", "comment at the end", "blank lines", "spaces at the end", "moved", "unused"],
+    ids=[
+        "comment removed",
+        "comment changed",
+        "comment at the end",
+        "blank lines",
+        "spaces at the end",
+        "moved",
+        "unused",
+    ],
 )
 def test_what_changes_no_code_changes_no_digest(digest, changes):
     assert digest(*changes) == digest()
@@ -158,7 +166,10 @@ def test_inside_a_package_the_digest_is_the_same(tmp_path, digest):
         [('"plain")', '"other")')],
         [("scale=2", "scale=3")],
         [("@triton.jit\ndef leaf", "@triton.jit(noinline=True)\ndef leaf")],
-        [("SIZE: tl", "@triton.jit\ndef max(a, b):\n    return a\n\n\nSIZE: tl"), ("return value + 1", "return max(value, 1)")],
+        [
+            ("SIZE: tl", "@triton.jit\ndef max(a, b):\n    return a\n\n\nSIZE: tl"),
+            ("return value + 1", "return max(value, 1)"),
+        ],
         [("Constexpr(chosen)", "Constexpr(leaf)")],
     ],
     ids=[
@@ -183,7 +194,11 @@ def test_what_changes_code_changes_the_digest(digest, changes):
 
 @pytest.mark.parametrize(
     "changes",
-    [[("return value - SIZE", "return value + SIZE")], [("tl.constexpr(100)", "tl.constexpr(7)")], [("value / 3", "value / 4")]],
+    [
+        [("return value - SIZE", "return value + SIZE")],
+        [("tl.constexpr(100)", "tl.constexpr(7)")],
+        [("value / 3", "value / 4")],
+    ],
     ids=["through a module", "its global", "imported by name"],
 )
 def test_helpers_of_other_modules_are_part_of_the_digest(digest, changes):
@@ -193,7 +208,10 @@ def test_helpers_of_other_modules_are_part_of_the_digest(digest, changes):
 def test_two_globals_of_one_name_in_two_modules_are_both_part_of_the_digest(digest):
     # `SIZE` is 4 here and 100 in the helpers; neither may stand for the other.
     plain = digest()
-    here, there = digest(("tl.constexpr(4)", "tl.constexpr(5)")), digest(helpers=[("tl.constexpr(100)", "tl.constexpr(5)")])
+    here, there = (
+        digest(("tl.constexpr(4)", "tl.constexpr(5)")),
+        digest(helpers=[("tl.constexpr(100)", "tl.constexpr(5)")]),
+    )
     assert len({plain, here, there}) == 3
 
 
@@ -244,7 +262,10 @@ class Held(tuple):
         (single("counted(2)", CLASSED), ("WEIGHT = 4", "WEIGHT = 5")),
         (single("Held.LIMIT", CLASSED), ("LIMIT = 5", "LIMIT = 6")),
         (single("Held.total(x)", CLASSED), ("return 7", "return 8")),
-        (single("V.a", "from typing import NamedTuple\nclass P(NamedTuple):\n    a: int = 0\nV = P(3)\n"), ("P(3)", "P(4)")),
+        (
+            single("V.a", "from typing import NamedTuple\nclass P(NamedTuple):\n    a: int = 0\nV = P(3)\n"),
+            ("P(3)", "P(4)"),
+        ),
     ],
     ids=[
         "an enum in a constexpr",
@@ -446,5 +467,7 @@ def test_the_shipped_kernels_can_be_loaded():
 
     kernels = load([Source.parse(str(Path(registry.__file__).parents[2] / "kernels"))])
     assert len({kernel.declaration.name for kernel in kernels}) == len(kernels) >= 2
-    assert all(target.startswith(("gfx", "cuda")) for k in kernels for s in k.declaration.spaces for target in s.targets)
+    assert all(
+        target.startswith(("gfx", "cuda")) for k in kernels for s in k.declaration.spaces for target in s.targets
+    )
     assert GFX942

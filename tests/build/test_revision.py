@@ -40,7 +40,7 @@ def test_a_folder_is_a_source_too(project, tmp_path):
 
 
 def test_a_source_behind_a_link_is_found(project, tmp_path):
-    source, commit, _ = project
+    _, commit, _ = project
     (tmp_path / "link").symlink_to(tmp_path / "project")
     into = tmp_path / "then"
     into.mkdir()
@@ -68,7 +68,9 @@ def test_a_source_that_did_not_exist_then_is_refused(project, tmp_path):
     new = written(project[0].path.parent, "VALUE = 3\n", "new.py")
     into = tmp_path / "then"
     into.mkdir()
-    with pytest.raises(InputError, match=r"deep/package/new\.py at HEAD: expected the kernel source, found nothing there"):
+    with pytest.raises(
+        InputError, match=r"deep/package/new\.py at HEAD: expected the kernel source, found nothing there"
+    ):
         export(new, "HEAD", into)
 
 

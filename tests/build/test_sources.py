@@ -29,7 +29,8 @@ def test_shipped_kernels_that_are_not_installed_are_a_missing_tool(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("source", "label"), [(Source(SHIPPED, Path("/x")), "aotkern"), (Source("a.b.c"), "c"), (Source("mine", Path("/x")), "mine")]
+    ("source", "label"),
+    [(Source(SHIPPED, Path("/x")), "aotkern"), (Source("a.b.c"), "c"), (Source("mine", Path("/x")), "mine")],
 )
 def test_bundles_are_named_after_the_first_source(source, label):
     assert sources.label([source, Source("other")]) == label

@@ -187,12 +187,16 @@ def test_a_store_that_cannot_be_written_makes_builds_slower_and_not_wrong(source
     probe = "import subprocess, sys; subprocess.run([sys.executable, '-c', ''], check=True)"
     if subprocess.run([*before, sys.executable, "-c", probe], capture_output=True, check=False).returncode:
         pytest.skip("another user may not run this Python installation")
-    reused = command("build", source.path, "-t", "gfx942", "-j1", "-o", out, "--json", before=before, AOTKERN_CACHE=str(root))
+    reused = command(
+        "build", source.path, "-t", "gfx942", "-j1", "-o", out, "--json", before=before, AOTKERN_CACHE=str(root)
+    )
     document = reused.json("build")
     assert (document["reused"], document["store_problem"]) == (1, None)
     empty = tmp_path / "nothing"
     empty.mkdir()
-    made = command("build", source.path, "-t", "gfx942", "-j1", "-o", out, "--json", before=before, AOTKERN_CACHE=str(empty))
+    made = command(
+        "build", source.path, "-t", "gfx942", "-j1", "-o", out, "--json", before=before, AOTKERN_CACHE=str(empty)
+    )
     document = made.json("build")
     assert document["compiled"] == 1
     assert document["store_problem"].endswith("Permission denied")
@@ -255,7 +259,7 @@ def test_eight_builds_share_one_empty_folder(source, tmp_path):
     documents = [answer.json("build") for answer in answers]
     assert len({row["digest"] for document in documents for row in document["bundles"]}) == 1
     assert {document["store_problem"] for document in documents} == {None}
-    assert sorted(os.listdir(tmp_path / "out")) == ["kernels_here.gfx942.aotk"]
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["kernels_here.gfx942.aotk"]
     assert not list((tmp_path / "store").rglob("*.tmp"))
     assert len(list((tmp_path / "store").glob("??/*"))) == 1
     Bundle.open(tmp_path / "out" / "kernels_here.gfx942.aotk").verify()
@@ -290,7 +294,9 @@ def test_a_planted_binary_never_passes_an_audit(source, tmp_path):
     fresh = command("audit", "identity", source.path, "-t", "gfx942", "--baseline", golden, "--json", **environment)
     assert fresh.json("audit")["reports"][0]["counts"] == {"identical": 1}
     # ... and that the bundle is not.
-    judged = command("audit", "identity", "-t", "gfx942", "--baseline", golden, "--bundle", poisoned, "--json", **environment)
+    judged = command(
+        "audit", "identity", "-t", "gfx942", "--baseline", golden, "--bundle", poisoned, "--json", **environment
+    )
     assert judged.json("audit", 1)["reports"][0]["counts"] == {"different": 1}
     built_from_it = command("diff", golden, poisoned, **environment)
     assert built_from_it.code == 1

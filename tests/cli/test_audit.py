@@ -27,7 +27,9 @@ def golden(sample, tmp_path):
 def test_an_edit_for_one_target_leaves_the_other_alone(aotkern, project):
     source, git = project
     source.write_text(edited(SCALE, ("tl.store(x, -tl.load(x))", "tl.store(x, 0.5 - tl.load(x))")))
-    answer = aotkern("audit", "identity", source, "-t", "gfx942", "-t", "gfx950", "--baseline-ref", "HEAD", "-j1", "--json")
+    answer = aotkern(
+        "audit", "identity", source, "-t", "gfx942", "-t", "gfx950", "--baseline-ref", "HEAD", "-j1", "--json"
+    )
     old, new = answer.json("audit", 1)["reports"]
     assert (old["target"], old["verdict"], old["counts"]) == ("hip:gfx942", "clean", {"identical": 2})
     assert (new["verdict"], new["counts"]) == ("findings", {"identical": 2, "different": 1})

@@ -19,7 +19,7 @@ def source(tmp_path):
 def test_a_build_makes_one_bundle_for_each_declared_target(aotkern, source, tmp_path):
     answer = aotkern("build", source, "-o", tmp_path / "out", "-j1", "--slowest")
     assert answer.code == 0
-    assert sorted(os.listdir(tmp_path / "out")) == ["scale.gfx942.aotk", "scale.gfx950.aotk"]
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["scale.gfx942.aotk", "scale.gfx950.aotk"]
     lines = answer.out.splitlines()
     assert lines[0].split() == ["target", "variants", "objects", "code", "bundle", "file"]
     assert lines[1].split()[:2] == ["hip:gfx942", "2"]
@@ -56,7 +56,7 @@ def test_a_failed_variant_is_told_and_its_target_gets_no_bundle(aotkern, tmp_pat
     document = answer.json("build", 1)
     assert document["verdict"] == "findings"
     assert [row["key"] for row in document["failures"]] == ["negate[hip:gfx950](x:*fp32:D){num_warps=1}"]
-    assert os.listdir(tmp_path / "out") == ["scale.gfx942.aotk"]
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["scale.gfx942.aotk"]
     text = aotkern("build", source.path, "-o", tmp_path / "out", "-j1")
     assert "failed: negate[hip:gfx950](x:*fp32:D){num_warps=1}: " in text.out
     assert text.code == 1
@@ -64,7 +64,9 @@ def test_a_failed_variant_is_told_and_its_target_gets_no_bundle(aotkern, tmp_pat
 
 def test_notes_are_told(aotkern, tmp_path):
     source = written(tmp_path, edited(SINGLE, ("tl.store(x, V)", "tl.store(x, 5.0)")), "single.py")
-    assert "note: kernel store, parameter V: it is never read" in aotkern("build", source.path, "-o", tmp_path, "-j1").out
+    assert (
+        "note: kernel store, parameter V: it is never read" in aotkern("build", source.path, "-o", tmp_path, "-j1").out
+    )
 
 
 def test_nothing_declared_is_no_success(aotkern, tmp_path):
@@ -110,7 +112,10 @@ def test_wrong_arguments_are_refused(aotkern, source, tmp_path, arguments, messa
         (edited(SINGLE, ('"V": 1.0', '"W": 1.0')), "kernel store, space 1: V: expected a choice for this parameter"),
         (edited(SINGLE, ('"fp32", "any"', '"fp33", "any"')), "argument type: expected one of"),
         (edited(SINGLE, ('("gfx942",)', '("gfx9",)')), "targets: expected a target"),
-        (edited(SINGLE, ("KERNELS = (", "from pathlib import Path\nKERNELS = ("), ('"V": 1.0', '"V": Path()')), "of type PosixPath"),
+        (
+            edited(SINGLE, ("KERNELS = (", "from pathlib import Path\nKERNELS = ("), ('"V": 1.0', '"V": Path()')),
+            "of type PosixPath",
+        ),
     ],
     ids=range(6),
 )
@@ -124,7 +129,10 @@ def test_a_wrong_source_is_refused_by_name(aotkern, tmp_path, text, message):
 
 def test_a_source_that_is_not_there_is_refused(aotkern, tmp_path):
     answer = aotkern("build", tmp_path / "gone.py")
-    assert (answer.code, answer.err) == (2, f"aotkern: {tmp_path}/gone.py: expected a kernel file or folder, found nothing there\n")
+    assert (answer.code, answer.err) == (
+        2,
+        f"aotkern: {tmp_path}/gone.py: expected a kernel file or folder, found nothing there\n",
+    )
 
 
 def test_an_output_folder_that_is_a_file_is_refused(aotkern, tmp_path):

@@ -83,10 +83,17 @@ def test_what_the_readme_shows_exists():
 
 
 def test_a_wrong_line_in_a_readme_would_be_seen():
-    text = "```sh\n$ aotkern build x.py -t gfx942 \\\n  --out d | tee log\n.venv/bin/aotkern bild\naotkern show b --varient x\n```\n"
+    text = (
+        "$ aotkern build x.py -t gfx942 \\\n  --out d | tee log\n.venv/bin/aotkern bild\naotkern show b --varient x\n"
+    )
+    text = f"```sh\n{text}```\n"
     commands = list(shown(text))
     assert commands == [["build", "x.py", "-t", "gfx942", "--out", "d"], ["bild"], ["show", "b", "--varient", "x"]]
-    assert [list(complaints(words)) for words in commands] == [[], ["no command bild"], ["show has no option --varient"]]
+    assert [list(complaints(words)) for words in commands] == [
+        [],
+        ["no command bild"],
+        ["show has no option --varient"],
+    ]
 
 
 def test_the_version_is_told(aotkern):
@@ -95,7 +102,9 @@ def test_the_version_is_told(aotkern):
     assert aotkern("--version").out == f"aotkern, version {__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [("nonsense",), ("verify",), ("audit", "nonsense"), ("show", "a", "b")], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [("nonsense",), ("verify",), ("audit", "nonsense"), ("show", "a", "b")], ids=" ".join
+)
 def test_a_wrong_usage_ends_in_2(aotkern, arguments):
     answer = aotkern(*arguments)
     assert (answer.code, answer.out) == (2, "")
@@ -104,7 +113,11 @@ def test_a_wrong_usage_ends_in_2(aotkern, arguments):
 
 @pytest.mark.parametrize(
     ("raised", "code", "told"),
-    [(KeyboardInterrupt(), 130, ""), (ZeroDivisionError("a fault"), 2, "ZeroDivisionError: a fault"), (MemoryError(), 2, "MemoryError")],
+    [
+        (KeyboardInterrupt(), 130, ""),
+        (ZeroDivisionError("a fault"), 2, "ZeroDivisionError: a fault"),
+        (MemoryError(), 2, "MemoryError"),
+    ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )
 def test_no_fault_looks_like_a_verdict(monkeypatch, capsys, raised, code, told):
