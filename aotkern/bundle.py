@@ -118,6 +118,23 @@ def publish(path: Path, data: bytes, *, durable: bool = True) -> None:
         raise
 
 
+def read(path: Path) -> bytes:
+    """The bytes of a bundle file, of which nothing is known yet.
+
+    Raises:
+        InputError: The file cannot be read.
+        IntegrityError: It is larger than a bundle may be.
+    """
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > MAX_FILE:
+                raise IntegrityError.one(str(path), f"a bundle of at most {MAX_FILE} bytes", f"{size} bytes")
+            return file.read(MAX_FILE + 1)
+    except OSError as error:
+        raise InputError.one(str(path), "a bundle that can be read", error.strerror or str(error)) from error
+
+
 def encode(manifest: Manifest, objects: Mapping[Digest, bytes], provenance: Mapping[str, str]) -> bytes:
     """The bytes of a bundle; see `write`."""
     if missing := [entry.digest for entry in manifest.objects if entry.digest not in objects]:
@@ -171,15 +188,7 @@ class Bundle:
             IntegrityError: It is not a bundle, was cut or damaged, has another format version, or is too large.
         """
         path = Path(path)
-        try:
-            with path.open("rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                if size > MAX_FILE:
-                    raise IntegrityError.one(str(path), f"a bundle of at most {MAX_FILE} bytes", f"{size} bytes")
-                data = file.read(MAX_FILE + 1)
-        except OSError as error:
-            raise InputError.one(str(path), "a bundle that can be read", error.strerror or str(error)) from error
-        return cls.decode(data, str(path))
+        return cls.decode(read(path), str(path))
 
     @classmethod
     def decode(cls, data: bytes, where: str) -> Bundle:

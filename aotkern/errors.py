@@ -63,6 +63,14 @@ class IntegrityError(ProblemsError):
     """What a file holds is not what it says: do not use it; fetch or build it again."""
 
 
+class TrustError(ProblemsError):
+    """Nobody who is trusted for it vouches for a file: do not use it; have it signed, or change the trust file."""
+
+
+class RemoteError(ProblemsError):
+    """A registry or store did not do what it was asked: try again, log in, or name another."""
+
+
 class BuildError(AotkernError):
     """A variant could not be compiled: `key` names it, `reason` says why."""
 
@@ -83,3 +91,129 @@ class MissingToolError(AotkernError):
 
     def __reduce__(self) -> tuple[type[MissingToolError], tuple[str, str, str]]:
         return type(self), (self.tool, self.needed_for, self.advice)
+
+
+class EmulatorError(AotkernError):
+    """The emulator stopped, because the code did what it must not or what the emulator does not know.
+
+    Attributes:
+        reason: What is wrong, in words.
+        pc: Byte offset of the instruction in the code object's image, or None before the first one.
+        instruction: The instruction as the disassembler spells it, or an empty string.
+        lane: The first lane concerned, or None when it is no lane's fault.
+        address: The address that was touched, or None when it was no memory access.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        pc: int | None = None,
+        instruction: str = "",
+        lane: int | None = None,
+        address: int | None = None,
+    ) -> None:
+        self.reason, self.pc, self.instruction, self.lane, self.address = reason, pc, instruction, lane, address
+        place = "" if pc is None else f"at {pc:#x} ({instruction}): "
+        who = "" if lane is None else f", lane {lane}"
+        what = "" if address is None else f", address {address:#x}"
+        super().__init__(f"{place}{reason}{who}{what}")
+
+    def __reduce__(self) -> tuple[type[EmulatorError], tuple[str, int | None, str, int | None, int | None]]:
+        return type(self), (self.reason, self.pc, self.instruction, self.lane, self.address)
+
+    @property
+    def mnemonic(self) -> str:
+        """The first word of the instruction."""
+        return self.instruction.partition(" ")[0]
+
+
+class MissError(AotkernError):
+    """No prebuilt variant serves a call: build one, or change the call.
+
+    Attributes:
+        kernel: The kernel that was called.
+        nearest: Text of the nearest variant's key, or None when the kernel has no variant.
+        problems: What differs from it.
+    """
+
+    def __init__(self, kernel: str, nearest: str | None, problems: Iterable[Problem], message: str) -> None:
+        self.kernel, self.nearest, self.problems, self.message = kernel, nearest, tuple(problems), message
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type[MissError], tuple[str, str | None, tuple[Problem, ...], str]]:
+        return type(self), (self.kernel, self.nearest, self.problems, self.message)
+
+
+class CaptureError(AotkernError):
+    """A variant would have to be loaded while a graph is being captured: preload it before the capture.
+
+    Nothing was done to the stream; the capture is still good.
+    """
+
+    def __init__(self, kernel: str, variant: str) -> None:
+        self.kernel, self.variant = kernel, variant
+        super().__init__(
+            f"{kernel}: {variant} is not loaded, and cannot be while its stream is being captured; "
+            f"call preload({kernel!r}) before the capture"
+        )
+
+    def __reduce__(self) -> tuple[type[CaptureError], tuple[str, str]]:
+        return type(self), (self.kernel, self.variant)
+
+
+class TargetError(AotkernError):
+    """None of the bundles that were found fits the device: get or build one that does.
+
+    Attributes:
+        wanted: The device, in words.
+        present: Each bundle with the reason why it does not fit.
+    """
+
+    def __init__(self, wanted: str, present: Iterable[tuple[str, str]]) -> None:
+        self.wanted, self.present = wanted, tuple(present)
+        rows = "".join(f"\n  {name}: {reason}" for name, reason in self.present) or " (no bundle was found)"
+        super().__init__(f"no bundle fits {wanted}:{rows}")
+
+    def __reduce__(self) -> tuple[type[TargetError], tuple[str, tuple[tuple[str, str], ...]]]:
+        return type(self), (self.wanted, self.present)
+
+
+class DriverError(AotkernError):
+    """The GPU's driver refused an operation.
+
+    Attributes:
+        driver: `hip` or `cuda`.
+        operation: The entry point that failed.
+        code: The driver's own error code, unchanged.
+        name: The driver's name for it.
+        context: Device, kernel and bundle that it concerned, in words.
+        advice: What to do about it; empty when aotkern knows no more than the driver.
+    """
+
+    def __init__(self, driver: str, operation: str, code: int, name: str, context: str, advice: str) -> None:
+        self.driver, self.operation, self.code, self.name = driver, operation, code, name
+        self.context, self.advice = context, advice
+        tail = f"; {advice}" if advice else ""
+        super().__init__(f"{driver}: {operation} failed with {name} ({code}), {context}{tail}")
+
+    def __reduce__(self) -> tuple[type[DriverError], tuple[str, str, int, str, str, str]]:
+        return type(self), (self.driver, self.operation, self.code, self.name, self.context, self.advice)
+
+
+class UnexpectedCompileError(AotkernError):
+    """A program was about to compile where its budget allows no compile: build the variant, or warm it up.
+
+    Raised before anything is compiled.
+
+    Attributes:
+        key: Text of the variant's key.
+        excess: Which budget is exceeded, in words.
+        nearest: The nearest prebuilt variant and what differs from it; empty when none is known.
+    """
+
+    def __init__(self, key: str, excess: str, nearest: str) -> None:
+        self.key, self.excess, self.nearest = key, excess, nearest
+        super().__init__(f"unexpected compile of {key}: {excess}" + (f"\n{nearest}" if nearest else ""))
+
+    def __reduce__(self) -> tuple[type[UnexpectedCompileError], tuple[str, str, str]]:
+        return type(self), (self.key, self.excess, self.nearest)

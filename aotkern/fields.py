@@ -25,9 +25,11 @@ class Fields:
         self._values: dict[str, object] = {}
         if isinstance(value, list):
             value = {str(place): item for place, item in enumerate(value)}
-        if not isinstance(value, dict) or set(value) != set(names):
-            found = sorted(map(str, value)) if isinstance(value, dict) else type(value).__name__
-            self._note("", f"exactly the fields {', '.join(names)}", str(found)[:200])
+        if isinstance(value, dict) and value.keys() == set(names):
+            self._values = value
+            return
+        found = sorted(map(str, value)) if isinstance(value, dict) else type(value).__name__
+        self._note("", f"exactly the fields {', '.join(names)}", str(found)[:200])
         if isinstance(value, dict):
             self._values = {name: value[name] for name in names if name in value}
 

@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Any
 
 from aotkern.canonical import dumps, loads
-from aotkern.codeobject.facts import CodeObject
+from aotkern.codeobject.facts import Argument, CodeObject
 from aotkern.digest import Digest
 from aotkern.errors import InputError, IntegrityError, Problem, ProblemsError
 from aotkern.fields import Fields
@@ -80,6 +80,14 @@ class ObjectEntry:
     def code(self) -> CodeObject:
         """The facts, parsed."""
         return CodeObject.from_json(self.facts, f"object {self.digest.short}")
+
+    @cached_property
+    def arguments(self) -> tuple[Argument, ...]:
+        """The kernel's arguments alone: all that a first launch needs, and parsed in a tenth of the time."""
+        rows = self.facts.get("arguments")
+        if not isinstance(rows, list) or [list(map(type, row)) for row in rows] != [[int, int, str]] * len(rows):
+            return self.code.arguments  # with every problem of the facts in the error
+        return tuple(Argument(*row) for row in rows)
 
 
 @dataclass(frozen=True)
@@ -355,10 +363,17 @@ def _launch_json(launch: Launch) -> dict[str, Any]:
 
 
 _LAUNCH_DEFAULTS = asdict(Launch(shared=0, num_warps=0))
+_ALWAYS_NAMES = ("shared", "num_warps")
+_ALWAYS = set(_ALWAYS_NAMES)
 
 
 def _launch(form: Fields) -> Launch:
-    given = form.subset("launch", tuple(_LAUNCH_DEFAULTS), ("shared", "num_warps"))
+    raw = form.get("launch")
+    if isinstance(raw, dict) and raw.keys() == _ALWAYS:
+        # Nearly every launch is this one, and the loader reads as many as there are variants.
+        usual = Fields(raw, f"{form.where}.launch", _ALWAYS_NAMES, form.problems)
+        return Launch(usual.count("shared", 40), usual.count("num_warps", 40))
+    given = form.subset("launch", tuple(_LAUNCH_DEFAULTS), _ALWAYS_NAMES)
     values = {
         name: (given.flag(name) if isinstance(default, bool) else given.count(name, 40))
         for name, default in _LAUNCH_DEFAULTS.items()

@@ -15,7 +15,18 @@ In here:
     provenance         when the compressed cache may be read without the NaN scrub
     decode             host: validation, scratch sizes, and the launches of one decode step
     launchers          Triton's JIT behind the launcher interface that the host code takes
-The writers, the indexer cache and its gather stand beside them in modules of their own.
+
+    main_writer        inserts rows into the main cache, turning them or not
+    compressor_state   what each token leaves behind, and which slot an entry gets
+    compressed_writer  compresses tokens into entries: one pass, or two stages
+    indexer_writer     the compressor's indexer keys, and plain indexer keys
+    gather             copies indexer keys out of their pages
+    compressor, record, index_layout, fp8    device code that these share
+    write, write_compressed, gather_host     host: validation and launches of the writers and of the gather
+    torch_ops          the host functions as torch custom operators
+    writer_reference   what the writers must store, byte for byte
+    writer_options     compile options of the writers, and where they are declared
+    checks             validation that reports every problem of a call at once
 
 Not in here: the inverse rotation after attention, the output projection, and the indexer that picks the top-k.
 """

@@ -19,12 +19,17 @@ The fp8 bytes are OCP on every chip. What the tokens left in the state cache, an
 `compressor_state`.
 """
 
+from typing import Any
+
 import triton
 import triton.language as tl
 
-from .compressor import compressed_columns, group_end, rms_normalised, rotated_pairs
-from .fp8 import bf16_bits, rounded_to_bf16, without_nan
+from aotkern.spec import Constexpr, Int, Joint, Kernel, Pointer, Space
+
+from .compressor import STEP, compressed_columns, group_end, rms_normalised, rotated_pairs
+from .fp8 import as_patterns, bf16_bits, rounded_to_bf16, without_nan
 from .record import NOPE, ROPE, record_pointers, store_nope
+from .writer_options import WRITER_OPTIONS
 
 _HEAD_DIM = tl.constexpr(512)
 
@@ -52,7 +57,7 @@ def _insert_row(
     if SANITIZE:
         even, odd = without_nan(even), without_nan(odd)
     dim = tl.arange(0, _HEAD_DIM)
-    target = (data + NOPE).to(tl.pointer_type(tl.uint16)) + (dim - NOPE)
+    target = as_patterns(data + NOPE) + (dim - NOPE)
     tl.store(target, tl.interleave(bf16_bits(even), bf16_bits(odd)), mask=dim >= NOPE)
 
 
@@ -218,3 +223,36 @@ def insert_compressed_rows(
             RATIO,
             SANITIZE,
         )
+
+
+_PAGES = {"cache": Pointer("u8"), "block_size": Int(classes=("any",)), "page_stride": Int(classes=("16",))}
+_RATIOS = Joint(("RATIO", "OVERLAP"), ((4, True), (128, False)))
+_WEIGHT = Joint(("norm_weight",), ((Pointer("bf16"),), (Pointer("fp32"),)))
+_GATHERING = ("state", "token_to_req", "state_table", "state_block_size", "state_page_stride", "state_table_stride")
+_FIRST_STAGE = {name: STEP[name] for name in (*_GATHERING, "positions", "state_slots", "slots")}
+_SECOND_STAGE = {name: choice for name, choice in STEP.items() if name not in _GATHERING}
+
+
+def _inserting(kernel: Any, arguments: dict[str, Any], *joint: Joint) -> Kernel:
+    """Declare canonical records for every chip but gfx942, whose readers always scrub."""
+    options = WRITER_OPTIONS[kernel.__name__]
+    return Kernel(
+        kernel,
+        Space(("gfx942",), {**arguments, **_PAGES, "SANITIZE": False}, joint=joint, options=options),
+        Space(("gfx950", "cuda:90"), {**arguments, **_PAGES, "SANITIZE": True}, joint=joint, options=options),
+    )
+
+
+KERNELS = (
+    _inserting(insert_compressed_cache, STEP, _RATIOS, _WEIGHT),
+    Kernel(
+        compress_columns,
+        Space(
+            ("gfx942", "gfx950", "cuda:90"),
+            {**_FIRST_STAGE, "rows": Pointer("fp32"), "RATIO": 128, "NUM_SPLITS": Constexpr(1, 2, 4, 8, 16)},
+            options=WRITER_OPTIONS["compress_columns"],
+        ),
+    ),
+    _inserting(insert_compressed_rows, {**_SECOND_STAGE, "rows": Pointer("fp32"), "RATIO": 128}, _WEIGHT),
+)
+"""Both ratios in one pass; two stages for ratio 128 only, with every split count that `compress_splits` gives."""

@@ -16,7 +16,27 @@ The KV compressor uses this with 512 dims and the indexer with 128.
 import triton
 import triton.language as tl
 
+from aotkern.spec import Float, Int, Pointer
+
 from .record import rotated
+
+STEP = {
+    "state": Pointer("fp32"),
+    "positions": Pointer("i64"),
+    "state_slots": Pointer("i64"),
+    "token_to_req": Pointer("i32"),
+    "state_table": Pointer("i32"),
+    "cos_sin": Pointer("fp32"),
+    "slots": Pointer("i64"),
+    "eps": Float(),
+    "state_block_size": Int(classes=("any",)),
+    "state_page_stride": Int(classes=("16",)),
+    "state_table_stride": Int(classes=("any",)),
+}
+"""Declaration of the arguments that every kernel shares which compresses in one pass.
+
+Pages are multiples of 576 bytes, so that a stride in fp32 elements is a multiple of 16.
+"""
 
 
 @triton.jit

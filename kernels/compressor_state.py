@@ -11,7 +11,10 @@ The layout of a state stands in `compressor`.
 import triton
 import triton.language as tl
 
+from aotkern.spec import Constexpr, Int, Joint, Kernel, Pointer, Space
+
 from .compressor import is_group_end
+from .writer_options import WRITER_OPTIONS
 
 
 @triton.jit(do_not_specialize=["state_block_size"])
@@ -94,3 +97,44 @@ def compressed_slots(
     page = tl.load(block_table + request * table_stride + column, mask=ends, other=-1).to(tl.int64)
     slot = tl.where(page >= 0, page * block_size + entry % block_size, -1)
     tl.store(slots + token, slot, mask=inside)
+
+
+_STATES = {
+    "ape": Pointer("fp32"),
+    "positions": Pointer("i64"),
+    "state": Pointer("fp32"),
+    "state_slots": Pointer("i64"),
+    "kv_stride": Int(classes=("16",)),
+    "score_stride": Int(classes=("16",)),
+    "state_block_size": Int(classes=("any",)),
+    "state_page_stride": Int(classes=("16",)),
+}
+_SLOTS = {
+    # Metadata of a step: never large, and one binary that serves every storage is enough.
+    "positions": Pointer("i64", storage="any"),
+    "token_to_req": Pointer("i32", storage="any"),
+    "block_table": Pointer("i32", storage="any"),
+    "slots": Pointer("i64", storage="any"),
+    **dict.fromkeys(("num_tokens", "table_stride", "table_width", "block_size"), Int(classes=("any",))),
+    "RATIO": Constexpr(4, 128),
+}
+
+KERNELS = (
+    Kernel(
+        store_compressor_state,
+        Space(
+            ("gfx942", "gfx950", "cuda:90"),
+            _STATES,
+            joint=(
+                Joint(("kv", "score"), tuple((Pointer(element), Pointer(element)) for element in ("fp32", "bf16"))),
+                Joint(("RATIO", "WIDTH"), ((4, 1024), (128, 512), (4, 256))),
+            ),
+            options=WRITER_OPTIONS["store_compressor_state"],
+        ),
+    ),
+    Kernel(
+        compressed_slots,
+        Space(("gfx942", "gfx950", "cuda:90"), _SLOTS, options=WRITER_OPTIONS["compressed_slots"]),
+    ),
+)
+"""Widths: the KV compressor with and without overlap, and the indexer's."""

@@ -9,7 +9,7 @@ decided. That makes the bytes a property of this file alone:
   rounded before one could look at it.
 * The conversion to fp8 rounds to nearest even by adding to the bit pattern. Neither dialect is native on every chip,
   compilers emulate the other one each in their own way, Triton refuses FNUZ on CUDA, and its interpreter converts
-  subnormal numbers wrongly: a cast would mean different bytes in different places.
+  subnormal numbers wrongly (bf16 to fp32 included): a cast would mean different bytes in different places.
 * A NaN has one spelling in each format (0x7FC0 in bf16, 0x7F in OCP, 0x80 in FNUZ), whatever sign or payload the
   arithmetic before gave it.
 
@@ -100,6 +100,18 @@ def bf16_bits(x):
 
 
 @triton.jit
+def bf16_values(patterns):
+    """fp32 numbers of bf16 patterns (uint16)."""
+    return (patterns.to(tl.int32) << 16).to(tl.float32, bitcast=True)
+
+
+@triton.jit
 def rounded_to_bf16(x):
     """The fp32 numbers that are nearest to `x` among those that bf16 can hold."""
-    return (bf16_bits(x).to(tl.int32) << 16).to(tl.float32, bitcast=True)
+    return bf16_values(bf16_bits(x))
+
+
+@triton.jit
+def as_patterns(pointer):
+    """A pointer to bf16 numbers, or to bytes at an even address, as a pointer to their uint16 patterns."""
+    return pointer.to(tl.pointer_type(tl.uint16))

@@ -8,7 +8,7 @@ Not in here: the kernels themselves (`gather`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal
 
 from .checks import Checks
 from .layout import INDEX_HEAD_DIM, INDEX_RECORD_BYTES, INDEX_SCALE_BYTES, INDEX_TILE
@@ -16,18 +16,14 @@ from .layout import INDEX_HEAD_DIM, INDEX_RECORD_BYTES, INDEX_SCALE_BYTES, INDEX
 if TYPE_CHECKING:
     import torch
 
+    from .launchers import Launcher
+
 SPECIALISED: Final = "cp_gather_indexer_quant_cache"
 """The kernel with compile-time counts."""
 DYNAMIC: Final = "cp_gather_indexer_quant_cache_dynamic"
 """The kernel with run-time counts."""
 
 IndexLayout = Literal["normal", "shuffle"]
-
-
-class Launcher(Protocol):
-    """What launches: `launcher[kernel][grid](*args, **constants)`, as Triton's own call with a name in front."""
-
-    def __getitem__(self, kernel: str, /) -> Any: ...
 
 
 def gather_kernel(arch: str, *, dynamic: bool = False) -> str:

@@ -12,9 +12,12 @@ A page of `block_size` tokens holds the keys first and the scales, in token orde
 import triton
 import triton.language as tl
 
-from .compressor import compressed_columns, group_end, rms_normalised, rotated_pairs
-from .fp8 import encode_e4m3, magnitude_bits, power_of_two, rounded_to_bf16, scale_exponent
+from aotkern.spec import Constexpr, Int, Joint, Kernel, Pointer, Space
+
+from .compressor import STEP, compressed_columns, group_end, rms_normalised, rotated_pairs
+from .fp8 import as_patterns, bf16_values, encode_e4m3, magnitude_bits, power_of_two, rounded_to_bf16, scale_exponent
 from .index_layout import index_key_offset
+from .writer_options import WRITER_OPTIONS
 
 _HEAD_DIM = tl.constexpr(128)
 _ROPE = tl.constexpr(64)
@@ -125,13 +128,46 @@ def insert_index_keys(
     index = tl.program_id(0)
     slot = tl.load(slots + index)
     if slot >= 0:
-        key = tl.load(keys + index.to(tl.int64) * key_stride + tl.arange(0, _HEAD_DIM)).to(tl.float32)
+        row = as_patterns(keys) + index.to(tl.int64) * key_stride
+        key = bf16_values(tl.load(row + tl.arange(0, _HEAD_DIM)))
         largest = tl.max(magnitude_bits(key), axis=0)
         if POWER_OF_TWO:
-            scale = power_of_two(scale_exponent(largest, FNUZ))
+            exponent = scale_exponent(largest, FNUZ)
+            scale = power_of_two(exponent)
+            scaled = key * power_of_two(-exponent)
         else:
             LIMIT: tl.constexpr = 224.0 if FNUZ else 448.0
             # Rounded divisions: the fast ones differ between chips in the last bit.
             scale = tl.div_rn(tl.maximum(largest.to(tl.float32, bitcast=True), 1e-4), LIMIT)
-        codes = encode_e4m3(tl.div_rn(key, scale), FNUZ)
+            scaled = tl.div_rn(key, scale)
+        codes = encode_e4m3(scaled, FNUZ)
         _store_key(cache, slot, codes, scale, block_size, page_stride, LAYOUT)
+
+
+_INDEX_PAGES = {"cache": Pointer("u8"), "block_size": Int(classes=("any",)), "page_stride": Int(classes=("16",))}
+_KEYS = {
+    **_INDEX_PAGES,
+    "keys": Pointer("bf16"),
+    "slots": Pointer("i64"),
+    "key_stride": Int(classes=("16",)),
+    "LAYOUT": Constexpr("normal", "shuffle"),
+    "POWER_OF_TWO": Constexpr(False, True),
+}
+
+KERNELS = (
+    Kernel(
+        insert_compressed_index,
+        Space(
+            ("gfx942", "gfx950", "cuda:90"),
+            {**STEP, **_INDEX_PAGES, "RATIO": 4, "OVERLAP": True},
+            joint=(Joint(("norm_weight",), ((Pointer("bf16"),), (Pointer("fp32"),))),),
+            options=WRITER_OPTIONS["insert_compressed_index"],
+        ),
+    ),
+    Kernel(
+        insert_index_keys,
+        Space(("gfx942",), {**_KEYS, "FNUZ": True}, options=WRITER_OPTIONS["insert_index_keys"]),
+        Space(("gfx950", "cuda:90"), {**_KEYS, "FNUZ": False}, options=WRITER_OPTIONS["insert_index_keys"]),
+    ),
+)
+"""The compressor's keys are OCP everywhere; plain keys follow the chip's dialect."""

@@ -16,16 +16,20 @@ The dialect of the fp8 bytes follows the chip: FNUZ on gfx942, OCP elsewhere; CU
 import triton
 import triton.language as tl
 
+from aotkern.spec import Int, Kernel, Pointer, Space
+
+from .fp8 import as_patterns, bf16_values
 from .record import NOPE, ROPE, record_pointers, rotated, store_nope, store_rope
+from .writer_options import WRITER_OPTIONS
 
 
 @triton.jit
 def _insert_nope(row, data, codes, FNUZ: tl.constexpr):
-    """Quantise the first 448 dims of the bf16 row at `row`."""
+    """Quantise the first 448 dims of the row of bf16 patterns at `row`."""
     block = tl.arange(0, 8)
     dim = block[:, None] * 64 + tl.arange(0, 64)[None, :]
-    values = tl.load(row + dim, mask=dim < NOPE, other=0.0)
-    store_nope(data, codes, values.to(tl.float32), FNUZ, SANITIZE=False)
+    values = bf16_values(tl.load(row + dim, mask=dim < NOPE, other=0))
+    store_nope(data, codes, values, FNUZ, SANITIZE=False)
 
 
 @triton.jit(do_not_specialize=["block_size"])
@@ -57,11 +61,11 @@ def insert_main_cache_rope(
     slot = tl.load(slots + index)
     if slot >= 0:
         data, codes = record_pointers(cache, slot, block_size, page_stride)
-        row = kv + index.to(tl.int64) * kv_stride
+        row = as_patterns(kv) + index.to(tl.int64) * kv_stride
         _insert_nope(row, data, codes, FNUZ)
         pair = tl.arange(0, ROPE // 2)
-        even = tl.load(row + NOPE + 2 * pair).to(tl.float32)
-        odd = tl.load(row + NOPE + 2 * pair + 1).to(tl.float32)
+        even = bf16_values(tl.load(row + NOPE + 2 * pair))
+        odd = bf16_values(tl.load(row + NOPE + 2 * pair + 1))
         angles = cos_sin + tl.load(positions + index) * ROPE
         cos = tl.load(angles + pair)
         sin = tl.load(angles + ROPE // 2 + pair)
@@ -76,8 +80,28 @@ def insert_main_cache(kv, slots, cache, kv_stride, block_size, page_stride, FNUZ
     slot = tl.load(slots + index)
     if slot >= 0:
         data, codes = record_pointers(cache, slot, block_size, page_stride)
-        row = kv + index.to(tl.int64) * kv_stride
+        row = as_patterns(kv) + index.to(tl.int64) * kv_stride
         _insert_nope(row, data, codes, FNUZ)
         dim = tl.arange(0, ROPE)
-        values = tl.load((row + NOPE).to(tl.pointer_type(tl.uint16)) + dim)
-        tl.store((data + NOPE).to(tl.pointer_type(tl.uint16)) + dim, values)
+        tl.store(as_patterns(data + NOPE) + dim, tl.load(row + NOPE + dim))
+
+
+_PLAIN = {
+    "kv": Pointer("bf16"),
+    "slots": Pointer("i64"),
+    "cache": Pointer("u8"),
+    "kv_stride": Int(classes=("16",)),
+    "block_size": Int(classes=("any",)),
+    "page_stride": Int(classes=("16",)),
+}
+_ROTATING = {**_PLAIN, "positions": Pointer("i64"), "cos_sin": Pointer("fp32")}
+
+KERNELS = tuple(
+    Kernel(
+        kernel,
+        Space(("gfx942",), {**arguments, "FNUZ": True}, options=WRITER_OPTIONS[kernel.__name__]),
+        Space(("gfx950", "cuda:90"), {**arguments, "FNUZ": False}, options=WRITER_OPTIONS[kernel.__name__]),
+    )
+    for kernel, arguments in ((insert_main_cache, _PLAIN), (insert_main_cache_rope, _ROTATING))
+)
+"""One binary for each storage class; page strides are multiples of 576 bytes, hence of 16."""

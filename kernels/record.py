@@ -7,7 +7,7 @@ stands in `layout`.
 import triton
 import triton.language as tl
 
-from .fp8 import bf16_bits, encode_e4m3, magnitude_bits, power_of_two, scale_exponent, without_nan
+from .fp8 import as_patterns, bf16_bits, encode_e4m3, magnitude_bits, power_of_two, scale_exponent, without_nan
 
 NOPE = tl.constexpr(448)
 ROPE = tl.constexpr(64)
@@ -63,5 +63,4 @@ def store_rope(data, even, odd):
         even: fp32 [32], dims 448, 450, ...
         odd: fp32 [32], dims 449, 451, ...
     """
-    target = (data + NOPE).to(tl.pointer_type(tl.uint16))
-    tl.store(target + tl.arange(0, ROPE), tl.interleave(bf16_bits(even), bf16_bits(odd)))
+    tl.store(as_patterns(data + NOPE) + tl.arange(0, ROPE), tl.interleave(bf16_bits(even), bf16_bits(odd)))

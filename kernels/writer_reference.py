@@ -12,7 +12,6 @@ Not in here: paging of whole batches. Functions give one record; `layout` says w
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -78,9 +77,7 @@ def fp8_values(dialect: Dialect) -> Doubles:
 
 def to_fp8(x: Floats, dialect: Dialect) -> Bytes:
     """Bytes of the nearest values, ties to the even code, clamped to the quantiser's limit."""
-    table = fp8_values(dialect)[:0x7F]
-    top = int(np.searchsorted(table, dialect.limit))
-    table = table[: top + 1]
+    table = fp8_values(dialect)[:0x7F]  # ends with the limit, in both dialects
     size = np.minimum(np.abs(np.where(np.isnan(x), 0, x)).astype(np.float64), dialect.limit)
     above = np.searchsorted(table, size)
     below = np.maximum(above - 1, 0)
@@ -107,9 +104,9 @@ def from_bf16(patterns: Halves) -> Floats:
 
 
 def scale_exponent(largest: np.float32, dialect: Dialect) -> int:
-    """ceil(log2(largest / limit)), with the floor applied: the exponent of the quotient, plus 1 unless its mantissa is 0.
+    """Find ceil(log2(largest / limit)), with the floor applied; 128 for infinity.
 
-    Infinity gives 128.
+    That is the exponent of the quotient, plus 1 unless its mantissa is 0.
     """
     quotient = np.maximum(largest, np.float32(QUANT_FLOOR)) / np.float32(dialect.limit)
     bits = int(quotient.view(np.uint32))
@@ -117,14 +114,15 @@ def scale_exponent(largest: np.float32, dialect: Dialect) -> int:
 
 
 def _scaled(x: Floats, exponent: int) -> Floats:
-    """x * 2^-exponent, rounded once to fp32."""
+    """Divide by 2^exponent, rounding once to fp32."""
     with np.errstate(invalid="ignore", under="ignore", over="ignore"):
         return np.ldexp(x.astype(np.float64), -exponent).astype(np.float32)
 
 
 def _largest(x: Floats) -> np.float32:
     """The largest magnitude that is a number; 0 when there is none."""
-    return np.float32(np.abs(np.where(np.isnan(x), 0, x)).max())
+    largest: np.float32 = np.abs(np.where(np.isnan(x), np.float32(0), x)).max()
+    return largest
 
 
 def nope_bytes(x: Floats, dialect: Dialect, *, sanitize: bool = False) -> tuple[Bytes, Bytes]:
@@ -224,7 +222,7 @@ def compress(kv: Doubles, score: Doubles, weight: Doubles, eps: float) -> Double
 
 
 def group_states(states: Floats, position: int, ratio: int, *, overlap: bool) -> tuple[Doubles, Doubles]:
-    """kv and score, each [tokens, dims], that the entry ending at `position` is made of.
+    """Find kv and score, each [tokens, dims], that the entry ending at `position` is made of.
 
     Args:
         states: The states of one sequence, by position: [positions, 2 * dims] or, with overlap, [positions, 4 * dims].
@@ -237,12 +235,12 @@ def group_states(states: Floats, position: int, ratio: int, *, overlap: bool) ->
         group = slice(position + 1 - ratio, position + 1)
         return kv[group], score[group]
     dims = kv.shape[1] // 2
-    newer, older = (
-        slice(position + 1 - ratio, position + 1),
-        slice(max(position + 1 - 2 * ratio, 0), position + 1 - ratio),
+    first = position + 1 - ratio
+    older, newer = slice(max(first - ratio, 0), first), slice(first, position + 1)
+    return (
+        np.concatenate([kv[older, :dims], kv[newer, dims:]]),
+        np.concatenate([score[older, :dims], score[newer, dims:]]),
     )
-    pick: Any = lambda source: np.concatenate([source[older, :dims], source[newer, dims:]])  # noqa: E731
-    return pick(kv), pick(score)
 
 
 def compressed_slot(position: int, ratio: int, block_table: npt.NDArray[np.int32], block_size: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 
 class Verdict(str, Enum):
@@ -46,3 +46,19 @@ class Finding:
     state: str
     message: str
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Report(Protocol):
+    """What every audit's report can say about itself, whatever else it holds."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The audit's answer."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What somebody should look at."""
+
+    @property
+    def summary(self) -> str:
+        """One line: what was shown, or why nothing could be told."""

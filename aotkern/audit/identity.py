@@ -9,22 +9,20 @@ and launch data), where just debug information and string tables differ. A compa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Any
 
 from aotkern.audit.findings import Finding, Verdict
+from aotkern.audit.sides import Side
 from aotkern.codeobject import section_bytes
 from aotkern.codeobject.facts import CodeObject, Role
-from aotkern.digest import Digest
 from aotkern.errors import ProblemsError
 from aotkern.manifest import Manifest, VariantEntry
 
 AUDIT = "identity"
-
-ObjectBytes = Callable[[Digest], bytes]
 
 
 class State(str, Enum):
@@ -59,21 +57,6 @@ class State(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """One side of a comparison.
-
-    Attributes:
-        label: What it is, for people: a file, a git revision, "today's sources".
-        manifest: Its variants.
-        read: Gives the bytes of a code object; None where only a manifest is at hand.
-    """
-
-    label: str
-    manifest: Manifest
-    read: ObjectBytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
     """One variant, compared.
 
@@ -81,7 +64,8 @@ class Comparison:
         key: The candidate's key, or the baseline's where the candidate has none.
         state: How it compares.
         source_changed: Whether the kernel's source text differs.
-        details: What differs: `sections`, `first_difference`, `resources`, `launch`, `options`, `reason`; plain values.
+        details: What differs: `sections`, `first_difference`, `header`, `resources`, `launch`, `options`, `reason`, and
+            where the code could be disassembled `instructions`, pairs `[before, after]`; plain values.
     """
 
     key: str
@@ -91,9 +75,11 @@ class Comparison:
 
     @property
     def message(self) -> str:
-        """The difference in one line."""
+        """The difference in one line; instructions are too many for it."""
         parts: list[str] = []
         for name, change in self.details.items():
+            if name == "instructions":
+                continue
             if isinstance(change, Mapping):
                 inner = ", ".join(f"{item} {values[0]} -> {values[1]}" for item, values in change.items())
                 parts.append(f"{name}: {inner}")
@@ -140,6 +126,12 @@ class IdentityReport:
             for c in self.comparisons
             if not c.state.passes
         )
+
+    @property
+    def summary(self) -> str:
+        """The obstacle, or how many variants are in which state."""
+        counts = ", ".join(f"{number} {state}" for state, number in self.counts.items())
+        return self.obstacle or f"{counts} against {self.baseline}"
 
     @property
     def changed_sources(self) -> int:

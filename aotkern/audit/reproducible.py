@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aotkern.audit.findings import Finding, Verdict
@@ -36,6 +36,7 @@ class ReproducibleReport:
         axes: All axes that were changed.
         obstacle: Why nothing was proved, or nothing.
         variants: How many variants were compiled in each build.
+        seconds: How long each variant took to compile in the first build.
     """
 
     digests: Mapping[str, Digest]
@@ -43,6 +44,7 @@ class ReproducibleReport:
     axes: tuple[str, ...]
     obstacle: str
     variants: int
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict:
@@ -58,6 +60,11 @@ class ReproducibleReport:
             Finding(AUDIT, target, "differs", f"the bytes depend on: {', '.join(axes)}", {"axes": list(axes)})
             for target, axes in self.broken.items()
         )
+
+    @property
+    def summary(self) -> str:
+        """The obstacle, or what was built twice."""
+        return self.obstacle or f"{self.variants} variants built twice, {len(self.axes)} circumstances changed"
 
 
 def _moved(request: Request, scratch: Path, change: Callable[[Path], None]) -> Request:
@@ -143,7 +150,7 @@ def audit(request: Request, progress: Progress = lambda _: None) -> Reproducible
     variants = sum(len(build.manifest.variants) for build in first.targets.values())
     digests = {target: Digest.of(data) for target, data in expected.items()}
     obstacle = "" if variants else "nothing was compared: no variant is declared for these targets"
-    return ReproducibleReport(digests, broken, tuple(AXES), obstacle, variants)
+    return ReproducibleReport(digests, broken, tuple(AXES), obstacle, variants, dict(first.seconds))
 
 
 def _differing(expected: Mapping[str, bytes], plain: Request, axes: tuple[str, ...], progress: Progress) -> list[str]:

@@ -52,7 +52,11 @@ class Setting:
 
 
 class WorkerProcess:
-    """One worker process with its private scratch folder."""
+    """One worker process with its private scratch folder.
+
+    Starting it returns at once: the process imports its kernel sources while the parent goes on, and what went wrong
+    there is raised by the first `ask`.
+    """
 
     def __init__(self, setting: Setting, scratch: Path) -> None:
         scratch.mkdir()
@@ -83,11 +87,8 @@ class WorkerProcess:
         self._requests = os.fdopen(requests_in, "w", encoding="utf-8")
         self._answers, self._buffer = answers_out, b""
         sources = [[source.name, str(source.path) if source.path else None] for source in setting.sources]
-        try:
-            self.ask({"sources": sources, "scratch": str(scratch)}, _STARTUP_SECONDS)
-        except BaseException:
-            self.close()
-            raise
+        self._starting = True
+        self._send({"sources": sources, "scratch": str(scratch)})
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """Send a request and wait for its answer.
@@ -97,12 +98,19 @@ class WorkerProcess:
             TimeoutError: No answer in time. The worker is gone.
             EOFError: The worker died; the message says what it last printed.
         """
-        try:
+        if self._starting:
+            self._receive(_STARTUP_SECONDS)
+            self._starting = False
+        self._send(request)
+        return self._receive(seconds)
+
+    def _send(self, request: Mapping[str, Any]) -> None:
+        with contextlib.suppress(BrokenPipeError):  # a dead worker is noticed when its answer is read
             self._requests.write(json.dumps(request) + "\n")
             self._requests.flush()
-            answer: dict[str, Any] = json.loads(self._line(seconds))
-        except BrokenPipeError:
-            raise EOFError(self._last_words()) from None
+
+    def _receive(self, seconds: float) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self._line(seconds))
         if "error" in answer:
             raise _error(answer)
         return answer
@@ -133,12 +141,15 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End the process and everything it started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def close(self) -> None:
-        """End the process and close the pipes."""
+        """End the process and close the pipes; a second time does nothing."""
+        if self._requests.closed:
+            return
         self.kill()
         with contextlib.suppress(BrokenPipeError):
             self._requests.close()
@@ -163,48 +174,43 @@ class Pool:
     def __init__(self, setting: Setting, jobs: int) -> None:
         self._setting, self._jobs = setting, jobs
         self._root = Path(tempfile.mkdtemp(prefix="aotkern-"))
-        self._lock, self._count = threading.Lock(), 0
+        self._lock = threading.Lock()
+        self._workers: list[WorkerProcess] = []
         self._idle: list[WorkerProcess] = []
-        self._alive: set[WorkerProcess] = set()
         self._stopped = False
 
     def __enter__(self) -> Pool:
+        self._idle = [self._start() for _ in range(self._jobs)]
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for worker in self._alive:
+        self._stopped = True
+        for worker in self._workers:
             worker.close()
         shutil.rmtree(self._root, ignore_errors=True)
 
+    def _start(self) -> WorkerProcess:
+        worker = WorkerProcess(self._setting, self._root / str(len(self._workers)))
+        self._workers.append(worker)
+        if self._stopped:
+            worker.kill()
+        return worker
+
     def _take(self) -> WorkerProcess:
         with self._lock:
-            if self._idle:
-                return self._idle.pop()
-            self._count += 1
-            scratch = self._root / str(self._count)
-        worker = WorkerProcess(self._setting, scratch)
-        with self._lock:
-            self._alive.add(worker)
-            if self._stopped:
-                worker.kill()
-        return worker
+            return self._idle.pop() if self._idle else self._start()
 
     def _give(self, worker: WorkerProcess) -> None:
         with self._lock:
             self._idle.append(worker)
 
-    def _drop(self, worker: WorkerProcess) -> None:
-        with self._lock:
-            self._alive.discard(worker)
-        worker.close()
-
     def _stop(self) -> None:
         """End every worker now, so that no thread waits for a compile whose result nobody wants."""
         self._stopped = True
         with self._lock:
-            for worker in self._alive:
+            for worker in self._workers:
                 worker.kill()
 
     def plan(self, targets: Sequence[str], limit: int, memo: Path | None) -> dict[str, Any]:
@@ -267,18 +273,15 @@ class Pool:
                 raise
 
     def _compile_one(self, key: str, seconds: float) -> tuple[dict[str, Any], bytes]:
-        worker = None
+        worker = self._take()
         try:
-            worker = self._take()
             answer = worker.ask({"do": "compile", "text": key, "name": "object"}, seconds)
             data = (worker.scratch / "object").read_bytes()
         except (EOFError, TimeoutError) as error:
-            if worker:
-                self._drop(worker)
+            worker.close()
             raise BuildError(key, str(error)) from error
         except AotkernError as error:
-            if worker:
-                self._give(worker)
+            self._give(worker)
             raise BuildError(key, error.reason if isinstance(error, BuildError) else str(error)) from error
         self._give(worker)
         return answer, data

@@ -1,8 +1,9 @@
-"""`aotkern audit`: identity and reproducible."""
+"""`aotkern audit identity`, `aotkern audit reproducible` and `aotkern audit resources`."""
 
 from __future__ import annotations
 
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -11,33 +12,30 @@ import click
 
 from aotkern.audit import identity as identity_audit
 from aotkern.audit import reproducible as reproducible_audit
+from aotkern.audit import resources as resources_audit
 from aotkern.audit.findings import Verdict
-from aotkern.audit.identity import IdentityReport, Side
+from aotkern.audit.gate import GateReport, StepResult
+from aotkern.audit.identity import IdentityReport
+from aotkern.audit.policy import Policy
+from aotkern.audit.resources import ResourceReport
+from aotkern.audit.sides import Side, mnemonics
 from aotkern.build import builder, revision, sources
 from aotkern.build.registry import Source
 from aotkern.cli import common, progress
-from aotkern.cli.sides import side
+from aotkern.cli import reports as files
 from aotkern.errors import InputError
 from aotkern.report import machine, text
 from aotkern.target import Target
 
 
-@click.group()
-def audit() -> None:
-    """Prove things about kernels and bundles before a release.
-
-    An audit compiles in private, empty caches and never reads the local store. Exit codes: 0 clean, 1 findings, 2 could
-    not tell; an audit that compared nothing could not tell.
-    """
-
-
-@audit.command()
+@click.command()
 @common.sources_argument
 @common.targets_option(required=True)
 @click.option("--baseline", help="A golden manifest or a bundle to compare with.")
 @click.option("--baseline-ref", help="A git revision: its kernel sources are built too, with the same toolchain.")
 @click.option("--bundle", help="Judge this bundle instead of building today's sources.")
 @common.jobs_option
+@common.reports_option
 @common.json_option
 def identity(
     kernels: tuple[str, ...],
@@ -46,6 +44,7 @@ def identity(
     baseline_ref: str | None,
     bundle: str | None,
     jobs: int,
+    reports: tuple[Path, ...],
     as_json: bool,
 ) -> NoReturn:
     """Is the machine code of KERNELS what the baseline's was?
@@ -55,6 +54,7 @@ def identity(
     """
     if (baseline is None) == (baseline_ref is None):
         raise InputError.one("--baseline, --baseline-ref", "one of the two", "both" if baseline else "neither")
+    files.check(reports)
     parsed = common.parse_targets(targets)
     if baseline is not None and len(parsed) > 1:
         raise InputError.one("--target", "one target with --baseline", f"{len(parsed)} targets")
@@ -62,16 +62,21 @@ def identity(
         raise InputError.one("KERNELS", "none, with --bundle and --baseline: nothing is built", " ".join(kernels))
     found = () if bundle and baseline else sources.parse(kernels)
     request = builder.Request(found, parsed, common.environment(), jobs)
+    started = time.perf_counter()
     with progress.shown("compiling", quiet=as_json) as tell:
-        today = [side(bundle)] if bundle else _built(request, "today's sources", tell)
-        before = [side(baseline)] if baseline else _built_at(request, str(baseline_ref), tell)
-    reports = [_paired(target, before, today) for target in parsed]
-    verdict = Verdict.worst([report.verdict for report in reports])
-    document = machine.document("audit", verdict, reports=[machine.identity(report) for report in reports])
+        today = [Side.either(Path(bundle))] if bundle else _built(request, "today's sources", tell)
+        before = [Side.either(Path(baseline))] if baseline else _built_at(request, str(baseline_ref), tell)
+    compared = [_paired(target, before, today) for target in parsed]
+    seconds = (time.perf_counter() - started) / len(compared)
+    verdict = Verdict.worst([report.verdict for report in compared])
+    document = machine.document("audit", verdict, reports=[machine.identity(report) for report in compared])
+    place = kernels[0] if kernels else baseline or bundle or ""
+    steps = tuple(StepResult.of(identity_audit.AUDIT, report.target, report, seconds, place) for report in compared)
+    files.write(reports, GateReport("audit identity", steps))
     closing = f"identity: {verdict}" + (
         " (both sides compiled in private, empty caches)" if not (bundle or baseline) else ""
     )
-    common.finish(verdict, as_json=as_json, document=document, text="\n".join([*map(text.identity, reports), closing]))
+    common.finish(verdict, as_json=as_json, document=document, text="\n".join([*map(text.identity, compared), closing]))
 
 
 def _built(request: builder.Request, label: str, tell: progress.Tell) -> list[Side]:
@@ -105,12 +110,15 @@ def _paired(target: Target, before: list[Side], today: list[Side]) -> IdentityRe
     return identity_audit.compare(old[0], new[0])
 
 
-@audit.command()
+@click.command()
 @common.sources_argument
 @common.targets_option(required=False)
 @common.jobs_option
+@common.reports_option
 @common.json_option
-def reproducible(kernels: tuple[str, ...], targets: tuple[str, ...], jobs: int, as_json: bool) -> NoReturn:
+def reproducible(
+    kernels: tuple[str, ...], targets: tuple[str, ...], jobs: int, reports: tuple[Path, ...], as_json: bool
+) -> NoReturn:
     """Does a rebuild of KERNELS give the same bytes?
 
     Builds twice, the second time with another folder, file times, line positions, hash seed, locale, home, time zone,
@@ -118,7 +126,51 @@ def reproducible(kernels: tuple[str, ...], targets: tuple[str, ...], jobs: int, 
     """
     chosen = common.parse_targets(targets) or sources.DEFAULT_TARGETS
     request = builder.Request(sources.parse(kernels), chosen, common.environment(), jobs)
+    started = time.perf_counter()
     with progress.shown("compiling", quiet=as_json) as tell:
         report = reproducible_audit.audit(request, tell)
+    seconds = time.perf_counter() - started
+    subject, place = ", ".join(kernels) or "shipped kernels", kernels[0] if kernels else ""
+    step = StepResult.of(reproducible_audit.AUDIT, subject, report, seconds, place)
+    files.write(reports, GateReport("audit reproducible", (step,)))
     closing = f"{text.reproducible(report)}\nreproducible: {report.verdict}"
     common.finish(report.verdict, as_json=as_json, document=machine.reproducible(report), text=closing)
+
+
+@click.command()
+@click.argument("bundles", nargs=-1, required=True, metavar="BUNDLE...")
+@click.option("--policy", type=click.Path(path_type=Path), help="Bounds: the [[resources.rule]] tables of this policy.")
+@click.option("--baseline", help="A golden manifest or a bundle to list changes against.")
+@common.reports_option
+@common.json_option
+def resources(
+    bundles: tuple[str, ...],
+    policy: Path | None,
+    baseline: str | None,
+    reports: tuple[Path, ...],
+    as_json: bool,
+) -> NoReturn:
+    """What do the variants of BUNDLEs take: registers, LDS, scratch, spills, occupancy, code size?
+
+    Without a policy nothing is out of bounds; changes against a baseline are listed and are no findings by themselves.
+    """
+    files.check(reports)
+    rules = [rule for step in Policy.read(policy).resources for rule in step.rules] if policy else []
+    before = Side.either(Path(baseline)).manifest if baseline else None
+    steps: list[StepResult] = []
+    audited: list[ResourceReport] = []
+    for name in bundles:
+        started = time.perf_counter()
+        opened = Side.bundle(Path(name))
+        mine = [rule for rule in rules if rule.target == opened.manifest.target]
+        code = mnemonics(opened) if any(rule.instructions for rule in mine) else None
+        audited.append(resources_audit.audit(opened.manifest, mine, code, before))
+        seconds = time.perf_counter() - started
+        steps.append(StepResult.of(resources_audit.AUDIT, name, audited[-1], seconds, baseline or name))
+    files.write(reports, GateReport("audit resources", tuple(steps)))
+    verdict = Verdict.worst([report.verdict for report in audited])
+    document = machine.document("audit", verdict, reports=[machine.resources(report) for report in audited])
+    closing = f"resources: {verdict}"
+    common.finish(
+        verdict, as_json=as_json, document=document, text="\n\n".join([*map(text.resources, audited), closing])
+    )

@@ -2,44 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
-from typing import Any
-
 import click
 
 from aotkern import __version__
-
-
-class LazyGroup(click.Group):
-    """A group whose commands are named with their help here and imported when used.
-
-    Args:
-        lazy: For each command `module:attribute` and its line of help.
-    """
-
-    def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._lazy = lazy
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands in the order in which they are used."""
-        return [*self._lazy, *super().list_commands(ctx)]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
-        if cmd_name not in self._lazy:
-            return super().get_command(ctx, cmd_name)
-        module, _, attribute = self._lazy[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in self._lazy.items()])
-
+from aotkern.cli.lazy import LazyGroup
 
 COMMANDS = {
     "build": ("aotkern.cli.build:build", "Compile declared variants into one bundle per target."),
@@ -47,7 +13,12 @@ COMMANDS = {
     "show": ("aotkern.cli.inspect:show", "Show what is in a bundle, or one of its variants."),
     "manifest": ("aotkern.cli.inspect:manifest", "Print the manifest of a bundle."),
     "diff": ("aotkern.cli.inspect:diff", "Compare two bundles or manifests variant by variant."),
-    "audit": ("aotkern.cli.audit:audit", "Prove things about kernels and bundles before a release."),
+    "doctor": ("aotkern.cli.doctor:doctor", "Say what this machine can run, and why not."),
+    "audit": ("aotkern.cli.gate:audit", "Prove things about kernels and bundles before a release."),
+    "keygen": ("aotkern.cli.trust:keygen", "Make a key for signing bundles."),
+    "sign": ("aotkern.cli.trust:sign", "Sign a bundle, with what the audits said of it."),
+    "push": ("aotkern.cli.transfer:push", "Push bundles to a registry or a store."),
+    "pull": ("aotkern.cli.transfer:pull", "Pull the bundle for one target, checked before it gets its name."),
     "cache": ("aotkern.cli.cache:cache", "Show or clear the local store of compiled variants."),
 }
 

@@ -12,13 +12,22 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from aotkern.audit.findings import Verdict
-from aotkern.errors import InputError
+from aotkern.errors import ProblemsError
 from aotkern.target import Target
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document (schemas: aotkern/schemas)."
+)
+
+reports_option = click.option(
+    "--report",
+    "reports",
+    type=click.Path(path_type=Path, dir_okay=False),
+    multiple=True,
+    metavar="FILE",
+    help="Also write a report: .html, .md (for a pull request), .xml (JUnit), .sarif, .json or .txt; once for each.",
 )
 
 sources_argument = click.argument("kernels", nargs=-1, metavar="[KERNELS]...")
@@ -73,13 +82,11 @@ def emit(content: str | bytes) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def existing_file(text: str) -> Path:
-    """A path that must be a file.
+def problems(error: ProblemsError) -> list[dict[str, str]]:
+    """The problems of an error, for a document."""
+    return [{"where": item.where, "expected": item.expected, "found": item.found} for item in error.problems]
 
-    Raises:
-        InputError: Nothing there, or a folder.
-    """
-    path = Path(text)
-    if not path.is_file():
-        raise InputError.one(text, "a file", "a folder" if path.is_dir() else "nothing there")
-    return path
+
+def refusals(error: ProblemsError) -> str:
+    """The problems of an error, for people: a line each."""
+    return "\n".join(f"REFUSED {problem}" for problem in error.problems)

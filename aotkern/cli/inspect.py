@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -11,19 +13,31 @@ import click
 from aotkern.audit.findings import Verdict
 from aotkern.bundle import Bundle, publish
 from aotkern.cli import common
-from aotkern.errors import InputError, IntegrityError, Problem
+from aotkern.errors import InputError, IntegrityError, Problem, TrustError
 from aotkern.manifest import Manifest, VariantEntry
 
 
 @click.command()
 @click.argument("bundles", nargs=-1, required=True, metavar="BUNDLE...")
+@click.option(
+    "--require-signature",
+    "trust",
+    metavar="TRUSTFILE",
+    type=click.Path(path_type=Path),
+    help="Refuse what the keys of this trust file do not vouch for.",
+)
 @common.json_option
-def verify(bundles: tuple[str, ...], as_json: bool) -> NoReturn:
-    """Check every byte of BUNDLEs: hashes, manifest, and each ELF against what the manifest says of it."""
+def verify(bundles: tuple[str, ...], trust: Path | None, as_json: bool) -> NoReturn:
+    """Check every byte of BUNDLEs: hashes, manifest, and each ELF against what the manifest says of it.
+
+    With --require-signature the decision about the signature beside each file comes first, and what is refused is not
+    opened.
+    """
     lines: list[str] = []
     rows: list[dict[str, Any]] = []
+    opened = _opener(trust)
     for name in bundles:
-        problems, line, facts = _verified(name)
+        problems, line, facts = _verified(name, opened)
         lines += [*(f"REFUSED {problem}" for problem in problems), *([line] if line else [])]
         rows.append({"file": name, "problems": [_problem(problem) for problem in problems], **facts})
     verdict = Verdict.FINDINGS if any(row["problems"] for row in rows) else Verdict.CLEAN
@@ -31,11 +45,29 @@ def verify(bundles: tuple[str, ...], as_json: bool) -> NoReturn:
     common.finish(verdict, as_json=as_json, document=document, text="\n".join(lines))
 
 
-def _verified(name: str) -> tuple[tuple[Problem, ...], str, dict[str, Any]]:
+_Opener = Callable[[str], tuple[Bundle, dict[str, Any]]]
+
+
+def _opener(trust: Path | None) -> _Opener:
+    """How a bundle is opened: as it is, or after a decision about its signatures, whose facts come with it."""
+    if trust is None:
+        return lambda name: (Bundle.open(name), {})
+    from aotkern.trust import Trust, require_file  # noqa: PLC0415 - nobody pays for it who does not ask
+
+    read, now = Trust.read(trust), datetime.now(timezone.utc)
+
+    def open_signed(name: str) -> tuple[Bundle, dict[str, Any]]:
+        approval = require_file(Path(name), read, now)
+        return approval.bundle, {"signers": list(approval.signers), "sequence": approval.statement.sequence}
+
+    return open_signed
+
+
+def _verified(name: str, opened: _Opener) -> tuple[tuple[Problem, ...], str, dict[str, Any]]:
     try:
-        bundle = Bundle.open(name)
+        bundle, signed = opened(name)
         problems = tuple(bundle.problems())
-    except IntegrityError as error:
+    except (IntegrityError, TrustError) as error:
         return error.problems, "", {}
     manifest = bundle.manifest
     facts = {
@@ -44,9 +76,11 @@ def _verified(name: str) -> tuple[tuple[Problem, ...], str, dict[str, Any]]:
         "target": str(manifest.target),
         "variants": len(manifest.variants),
         "objects": len(manifest.objects),
+        **signed,
     }
     counts = f"{len(manifest.variants)} variants, {len(manifest.objects)} code objects"
-    line = "" if problems else f"ok {name}: {manifest.target}, {counts}, {bundle.digest}"
+    signers = f", signed by {' and '.join(signed['signers'])} ({signed['sequence']})" if signed else ""
+    line = "" if problems else f"ok {name}: {manifest.target}, {counts}{signers}, {bundle.digest}"
     return problems, line, facts
 
 
@@ -149,8 +183,8 @@ def manifest(bundle: str, out: Path | None, as_json: bool) -> None:
 def diff(before: str, after: str, as_json: bool) -> NoReturn:
     """Compare two bundles or manifests of one target: BEFORE with AFTER, variant by variant, whatever compiled them."""
     from aotkern.audit.identity import compare  # noqa: PLC0415
-    from aotkern.cli.sides import side  # noqa: PLC0415
+    from aotkern.audit.sides import Side  # noqa: PLC0415
     from aotkern.report import machine, text  # noqa: PLC0415
 
-    report = compare(side(before), side(after), same_toolchain=False)
+    report = compare(Side.either(Path(before)), Side.either(Path(after)), same_toolchain=False)
     common.finish(report.verdict, as_json=as_json, document=machine.identity(report), text=text.identity(report))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from typing import Any
 
 from aotkern.codeobject import note as notes
@@ -100,6 +101,10 @@ def descriptor(image: Image, symbol: str) -> KernelDescriptor:
 
 def _check_mapping(image: Image) -> None:
     """The loader maps segments, this module reads sections: both must mean the same bytes at the same addresses."""
+    for first, second in pairwise(sorted(image.loads, key=lambda load: load.address)):
+        if second.address < first.end:
+            found = f"another one at {second.address:#x}"
+            raise image.refusal("program headers", f"no segment before {first.end:#x}, after {first.address:#x}", found)
     for section in image.sections:
         if not section.allocated or not section.data:
             continue

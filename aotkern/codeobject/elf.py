@@ -92,11 +92,19 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One `PT_LOAD` segment: the `size` bytes at `offset` of the file are mapped to `address`."""
+    """One `PT_LOAD` segment: the `size` bytes at `offset` of the file go to `address`, followed by zeros.
+
+    Attributes:
+        offset: `p_offset`.
+        address: `p_vaddr`.
+        size: `p_filesz`.
+        end: The first address behind it.
+    """
 
     offset: int
     address: int
     size: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +162,7 @@ class Image:
         names = next((item for item in self.sections if item.index == section.link), None)
         if names is None or names.kind != "SHT_STRTAB":
             raise self.refusal(f"{table}/sh_link", "the index of a string table", str(section.link))
-        stream = io.BytesIO(section.data)
-        records = (struct_parse(_structs().Elf_Sym, stream) for _ in range(count))
+        records = _records("Elf_Sym", io.BytesIO(section.data), count, f"{self.where}: {table}")
         return tuple(self._symbol(table, place, record, names) for place, record in enumerate(records))
 
     def _symbol(self, table: str, place: int, record: Any, names: RawSection) -> Symbol:
@@ -189,15 +196,21 @@ def parse(data: bytes, where: str) -> Image:
     for place, (field, expected, value) in _IDENT.items():
         if data[place] != value:
             raise IntegrityError.one(f"{where}: {field}", expected, str(data[place]))
-    try:
-        header = struct_parse(_structs().Elf_Ehdr, io.BytesIO(data[:_HEADER_BYTES]))
-        records = _section_records(data, header, where)
-        loads = _loads(data, header, where)
-    except ELFError as error:
-        raise IntegrityError.one(f"{where}: header", "readable ELF records", str(error)) from error
+    (header,) = _records("Elf_Ehdr", io.BytesIO(data[:_HEADER_BYTES]), 1, f"{where}: header")
+    records = _section_records(data, header, where)
+    loads = _loads(data, header, where)
     _check_extents(data, header, records, where)
     sections = _named(data, header.e_shstrndx, records, where)
     return Image(where, str(header.e_machine), data[7], data[8], header.e_flags, sections, loads)
+
+
+def _records(kind: str, stream: io.BytesIO, count: int, where: str) -> list[Any]:
+    """Consecutive records as pyelftools reads them; its own errors do not leave this module."""
+    layout = getattr(_structs(), kind)
+    try:
+        return [struct_parse(layout, stream) for _ in range(count)]
+    except ELFError as error:
+        raise IntegrityError.one(where, f"{count} records {kind}", str(error)[:200]) from error
 
 
 def _table(data: bytes, offset: int, count: int, size: int, where: str) -> io.BytesIO:
@@ -215,7 +228,7 @@ def _section_records(data: bytes, header: Any, where: str) -> list[Any]:
     if not 1 < header.e_shnum <= MAX_SECTIONS:
         raise IntegrityError.one(f"{where}: e_shnum", f"2 to {MAX_SECTIONS} section headers", str(header.e_shnum))
     stream = _table(data, header.e_shoff, header.e_shnum, _SECTION_HEADER_BYTES, f"{where}: e_shoff")
-    records = [struct_parse(_structs().Elf_Shdr, stream) for _ in range(header.e_shnum)]
+    records = _records("Elf_Shdr", stream, header.e_shnum, f"{where}: section headers")
     for index, record in enumerate(records):
         end = record.sh_offset + (0 if record.sh_type == NOBITS else record.sh_size)
         if end > len(data) or record.sh_size > MAX_FILE_BYTES:
@@ -261,13 +274,16 @@ def _loads(data: bytes, header: Any, where: str) -> tuple[Load, ...]:
         found = f"{header.e_phnum} entries of {header.e_phentsize} bytes"
         raise IntegrityError.one(f"{where}: e_phnum", f"at most {MAX_SECTIONS} of {_PROGRAM_HEADER_BYTES} bytes", found)
     stream = _table(data, header.e_phoff, header.e_phnum, _PROGRAM_HEADER_BYTES, f"{where}: e_phoff")
-    records = [struct_parse(_structs().Elf_Phdr, stream) for _ in range(header.e_phnum)]
+    records = _records("Elf_Phdr", stream, header.e_phnum, f"{where}: program headers")
     for index, record in enumerate(records):
         if record.p_offset + record.p_filesz > len(data) or record.p_memsz > MAX_FILE_BYTES:
             found = f"{record.p_filesz} bytes at {record.p_offset}, {record.p_memsz} in memory"
             raise IntegrityError.one(f"{where}: segment[{index}]", f"bytes inside a file of {len(data)}", found)
     loaded = (record for record in records if record.p_type == "PT_LOAD")
-    return tuple(Load(record.p_offset, record.p_vaddr, record.p_filesz) for record in loaded)
+    return tuple(
+        Load(record.p_offset, record.p_vaddr, record.p_filesz, record.p_vaddr + max(record.p_memsz, record.p_filesz))
+        for record in loaded
+    )
 
 
 def _named(data: bytes, names_index: int, records: list[Any], where: str) -> tuple[RawSection, ...]:

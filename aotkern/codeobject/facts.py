@@ -59,8 +59,9 @@ class Section:
         role: What it is for.
         size: Bytes in the file, or bytes reserved for a section that has none there.
         digest: Of the bytes. For `METADATA` of the values instead: JSON of the msgpack with sorted keys and no spaces,
-            so that the order of keys and the width of integers do not matter. For NVIDIA's `.nv.info*` of the
-            attributes with every known symbol index replaced by that symbol's name, since debug sections renumber them.
+            so that the order of keys and the width of integers do not matter. For NVIDIA's `.nv.info` and
+            `.nv.info.<symbol>` of the attributes, with every known symbol index replaced by that symbol's name, since
+            debug sections renumber the symbols.
         flags: The section header's flags. Cubins before ABI version 8 keep the number of barriers there.
     """
 

@@ -2,7 +2,9 @@
 
 NVIDIA does not document the format. The layout of `e_flags` is as in LLVM's ELF definitions; sections and attributes
 were compared with what `cuobjdump` and `ptxas -v` print for files made by CUDA 12.9 and 13.4. What is not understood is
-not guessed: such sections count by their bytes, so that the identity errs towards "different".
+not guessed: such sections count by their bytes, so that the identity errs towards "different". From sm_100 on that
+shows: the second encoding of the code (`.nv.merc.*`, `.nv.capmerc.*`) changes when line information is added, and the
+identity with it.
 """
 
 from __future__ import annotations
@@ -43,15 +45,16 @@ def read(image: Image) -> CodeObject:
     found = target(image)
     symbols = image.symbols(".symtab")
     symbol = _kernel(image, symbols)
-    general = nvinfo.entries(image, image.section(_INFO))
-    special = nvinfo.entries(image, image.section(f"{_INFO}.{symbol}"))
+    listed = {name: nvinfo.entries(image, image.section(name)) for name in (_INFO, f"{_INFO}.{symbol}")}
+    general, special = listed.values()
+    sections = (_section(image, item, symbols, listed.get(item.name)) for item in image.sections)
     kernarg_bytes = _kernarg_bytes(image, special)
     return CodeObject(
         target=found,
         symbol=symbol,
         e_flags=image.flags,
         abi_version=image.abi_version,
-        sections=tuple(sorted((_section(image, item, symbols) for item in image.sections), key=lambda item: item.name)),
+        sections=tuple(sorted(sections, key=lambda item: item.name)),
         resources=_resources(image, found, symbol, _of_kernel(image, general, symbols, symbol), special),
         arguments=_arguments(image, special, kernarg_bytes),
         kernarg_bytes=kernarg_bytes,
@@ -180,11 +183,12 @@ def _arguments(image: Image, special: tuple[Entry, ...], kernarg_bytes: int) -> 
     return tuple(argument for _, argument in found)
 
 
-def _section(image: Image, section: RawSection, symbols: tuple[Symbol, ...]) -> Section:
+def _section(
+    image: Image, section: RawSection, symbols: tuple[Symbol, ...], listed: tuple[Entry, ...] | None
+) -> Section:
     content: bytes | memoryview = section.data
-    if section.name == _INFO or section.name.startswith(f"{_INFO}."):
-        listed = [_plain(image, entry, symbols) for entry in nvinfo.entries(image, section)]
-        content = json.dumps(listed, separators=(",", ":")).encode()
+    if listed is not None:
+        content = json.dumps([_plain(image, entry, symbols) for entry in listed], separators=(",", ":")).encode()
     return Section(section.name, _role(section.name), section.size, Digest.of(content), section.flags)
 
 

@@ -11,6 +11,8 @@ from enum import IntEnum
 
 from aotkern.codeobject.elf import Image, RawSection
 
+MAX_ENTRIES = 65_536
+
 _SIZED = 4
 _FORMATS = (1, 2, 3, _SIZED)
 _HEADER_BYTES = 4
@@ -69,12 +71,14 @@ def entries(image: Image, section: RawSection) -> tuple[Entry, ...]:
     """All attributes of a section, in order.
 
     Raises:
-        IntegrityError: An unknown format, or a value that runs over the end.
+        IntegrityError: An unknown format, a value that runs over the end, or more than `MAX_ENTRIES` attributes.
     """
     found: list[Entry] = []
     data, at = section.data, 0
     while at < len(data):
         header = bytes(data[at : at + _HEADER_BYTES])
+        if len(found) == MAX_ENTRIES:
+            raise image.refusal(section.name, f"at most {MAX_ENTRIES} attributes", "more")
         if len(header) != _HEADER_BYTES or header[0] not in _FORMATS:
             raise image.refusal(f"{section.name}[{at}]", "an attribute with format 1 to 4", header.hex())
         size = int.from_bytes(header[2:], "little") if header[0] == _SIZED else 0

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from aotkern.audit import resources as resources_audit
+from aotkern.audit.gate import GateReport
 from aotkern.audit.identity import Comparison, IdentityReport
 from aotkern.audit.reproducible import ReproducibleReport
+from aotkern.audit.resources import ResourceReport, Usage
 from aotkern.build.builder import Compilation, Published
 from aotkern.manifest import Manifest
 from aotkern.target import Target
@@ -54,7 +57,7 @@ def build(compilation: Compilation, published: Mapping[Target, Published]) -> st
         )
     parts = [table(rows, " rrrr")] if len(rows) > 1 else []
     if compilation.failures:
-        parts.append(_limited([f"failed: {error}" for error in compilation.failures], "failures"))
+        parts.append(limited([f"failed: {error}" for error in compilation.failures], "failures"))
     spent = sum(compilation.seconds.values())
     parts.append(
         f"{len(compilation.seconds)} compiled, {compilation.reused} from the store, "
@@ -63,7 +66,7 @@ def build(compilation: Compilation, published: Mapping[Target, Published]) -> st
     notes = list(compilation.notes)
     if compilation.store_problem:
         notes.append(f"the local store could not be written ({compilation.store_problem})")
-    parts += [_limited([f"note: {note}" for note in notes], "notes")] if notes else []
+    parts += [limited([f"note: {note}" for note in notes], "notes")] if notes else []
     return "\n\n".join(parts)
 
 
@@ -76,7 +79,7 @@ def slowest(compilation: Compilation) -> str:
 def identity(report: IdentityReport) -> str:
     """The comparison of one target: what does not pass, then counts and verdict."""
     lines = [_row(comparison) for comparison in report.comparisons if not comparison.state.passes]
-    parts = [_limited(lines, "variants")] if lines else []
+    parts = [limited(lines, "variants")] if lines else []
     counts = ", ".join(f"{number} {state}" for state, number in report.counts.items()) or "nothing compared"
     parts.append(f"{report.target}: {counts} ({report.candidate} against {report.baseline})")
     if report.changed_sources:
@@ -105,6 +108,43 @@ def reproducible(report: ReproducibleReport) -> str:
         what = counted(report.variants, "variant")
         lines.append(f"{what} built twice in private, empty caches, changing: {', '.join(report.axes)}")
     return "\n".join(lines)
+
+
+def resources(report: ResourceReport) -> str:
+    """Spans of each kernel's resources, what is out of bounds, and what changed."""
+    rows: list[Sequence[object]] = [("kernel", "variants", *resources_audit.BOUNDS)]
+    by_kernel: dict[str, list[Usage]] = {}
+    for key, usage in report.usages.items():
+        by_kernel.setdefault(key.partition("[")[0], []).append(usage)
+    for kernel, usages in by_kernel.items():
+        spans = [_span(getattr(usage, name) for usage in usages) for name in resources_audit.BOUNDS]
+        rows.append((kernel, len(usages), *spans))
+    parts = [f"{report.target}\n{table(rows, ' ' + 'r' * len(rows[0]))}"]
+    if report.findings:
+        parts.append(limited([f"{f.state}: {f.subject}\n    {f.message}" for f in report.findings], "findings"))
+    if report.changes:
+        lines = [f"changed: {key}\n    {_pairs(change)}" for key, change in report.changes.items()]
+        parts.append(limited(lines, "changes"))
+    return "\n\n".join(parts)
+
+
+def _pairs(change: Mapping[str, tuple[int, int]]) -> str:
+    return ", ".join(f"{name} {before} -> {after}" for name, (before, after) in change.items())
+
+
+def gate(report: GateReport) -> str:
+    """A row for each step, the findings of those that are not clean, and the verdict."""
+    rows: list[Sequence[object]] = [("step", "subject", "outcome", "seconds", "")]
+    rows += [(s.name, s.subject, s.verdict, f"{s.seconds:.1f}", s.message.partition("\n")[0]) for s in report.steps]
+    parts = [table(rows, "   r")]
+    for step in report.steps:
+        if "\n" in step.message:
+            parts.append(f"{step.name} {step.subject} could not tell:\n{step.message}")
+        lines = [f"{finding.state}: {finding.subject}\n    {finding.message}" for finding in step.findings]
+        if lines:
+            parts.append(f"{step.name} {step.subject}:\n{limited(lines, 'findings')}")
+    parts.append(f"gate {report.policy}: {report.verdict}")
+    return "\n\n".join(parts)
 
 
 def manifest(value: Manifest) -> str:
@@ -137,6 +177,7 @@ def _span(values: Iterable[int]) -> str:
     return str(low) if low == high else f"{low}-{high}"
 
 
-def _limited(lines: Sequence[str], noun: str) -> str:
+def limited(lines: Sequence[str], noun: str) -> str:
+    """Lines up to a bound, and how many more there are."""
     rest = len(lines) - _SHOWN
     return "\n".join([*lines[:_SHOWN], *([f"... and {rest} more {noun}; --json lists all"] if rest > 0 else [])])

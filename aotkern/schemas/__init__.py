@@ -12,10 +12,38 @@ from typing import Any
 
 from aotkern.errors import InputError
 
-KINDS = ("audit", "build", "cache", "identity", "manifest", "reproducible", "show", "variant", "verify")
-"""The kinds of documents; `aotkern.KIND/1` is what stands in the `schema` field of each but the manifest."""
+KINDS = (
+    "audit",
+    "build",
+    "cache",
+    "contents",
+    "coverage",
+    "doctor",
+    "gate",
+    "identity",
+    "jit",
+    "jit-budget",
+    "jit-event",
+    "manifest",
+    "numerics",
+    "policy",
+    "pull",
+    "push",
+    "reproducible",
+    "resources",
+    "show",
+    "sign",
+    "variant",
+    "verify",
+)
+"""The kinds of documents; `aotkern.KIND/1` is what stands in the `schema` field of each but manifest and policy."""
 
-_USES = {"audit": ("identity",), "show": ("manifest",), "variant": ("manifest",)}
+_USES = {
+    "audit": ("identity", "resources"),
+    "gate": ("contents", "identity", "numerics", "reproducible", "resources"),
+    "show": ("manifest",),
+    "variant": ("manifest",),
+}
 
 
 def load(kind: str) -> dict[str, Any]:

@@ -205,7 +205,10 @@ def test_a_baseline_that_is_no_manifest(aotkern, bundle, tmp_path, content, mess
 
 def test_a_folder_is_no_side(aotkern, bundle, tmp_path):
     answer = aotkern("diff", tmp_path, bundle)
-    assert (answer.code, answer.err) == (2, f"aotkern: {tmp_path}: expected a file, found a folder\n")
+    assert (answer.code, answer.err) == (
+        2,
+        f"aotkern: {tmp_path}: expected a bundle or a manifest, found Is a directory\n",
+    )
 
 
 @pytest.mark.parametrize("arguments", [("show", "--json"), ("manifest",), ("show", "--variants")], ids=" ".join)

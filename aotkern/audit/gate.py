@@ -1,0 +1,148 @@
+"""The release gate: every step of a policy, one after the other, and one verdict over all of them.
+
+A step that cannot be carried out does not stop the others; it counts as "could not tell", which no gate passes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from aotkern.audit import contents, identity, reproducible, resources
+from aotkern.audit.findings import Finding, Report, Verdict
+from aotkern.audit.policy import IdentityStep, Policy, ReproducibleStep, ResourcesStep
+from aotkern.audit.sides import Side, mnemonics
+from aotkern.build import sources
+from aotkern.build.builder import Request, Step
+from aotkern.bundle import Bundle
+from aotkern.errors import AotkernError, IntegrityError
+
+Progress = Callable[[Step], None]
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """One step of the gate, done.
+
+    Attributes:
+        name: `verify`, `identity`, `resources` or `reproducible`.
+        subject: What it worked on, for people.
+        verdict: Its outcome.
+        seconds: How long it took.
+        message: What was shown, or why nothing could be told: one line, or one for each problem.
+        findings: What somebody should look at.
+        report: The audit's own report, where it came to one.
+        place: The file in which a reader should be shown the findings: kernel source, manifest or bundle; or nothing.
+    """
+
+    name: str
+    subject: str
+    verdict: Verdict
+    seconds: float
+    message: str
+    findings: tuple[Finding, ...] = ()
+    report: Report | None = None
+    place: str = ""
+
+    @classmethod
+    def of(cls, name: str, subject: str, report: Report, seconds: float, place: str = "") -> StepResult:
+        """The step that came to this report."""
+        return cls(name, subject, report.verdict, seconds, report.summary, report.findings, report, place)
+
+
+@dataclass(frozen=True, slots=True)
+class GateReport:
+    """All steps, and the verdict over them."""
+
+    policy: str
+    steps: tuple[StepResult, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of the steps' verdicts; a gate without steps could not tell."""
+        return Verdict.worst([step.verdict for step in self.steps])
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What the steps need from outside: the caller's environment, worker processes, and who hears of progress."""
+
+    inherited: Mapping[str, str]
+    jobs: int = 1
+    progress: Progress = field(default=lambda _: None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A step that is to be carried out; the texts are those of its `StepResult`."""
+
+    name: str
+    subject: str
+    place: str
+    action: Callable[[], Report]
+
+
+def run(policy: Policy, label: str, circumstances: Circumstances) -> GateReport:
+    """Carry out every step of a policy.
+
+    Args:
+        policy: The steps.
+        label: The policy's name, for the report.
+        circumstances: What they need from outside.
+    """
+    return GateReport(label, tuple(_carried_out(planned) for planned in _steps(policy, circumstances)))
+
+
+def _steps(policy: Policy, circumstances: Circumstances) -> Iterator[_Planned]:
+    for path in policy.verify:
+        yield _Planned(contents.AUDIT, str(path), str(path), partial(_verify, path))
+    for comparison in policy.identity:
+        subject, place = str(comparison.bundle), str(comparison.baseline)
+        yield _Planned(identity.AUDIT, subject, place, partial(_identity, comparison))
+    for bounds in policy.resources:
+        place = str(bounds.baseline or bounds.bundle)
+        yield _Planned(resources.AUDIT, str(bounds.bundle), place, partial(_resources, bounds))
+    for rebuild in policy.reproducible:
+        subject = ", ".join(rebuild.kernels) or "shipped kernels"
+        place = rebuild.kernels[0] if rebuild.kernels else ""
+        yield _Planned(reproducible.AUDIT, subject, place, partial(_reproducible, rebuild, circumstances))
+
+
+def _carried_out(planned: _Planned) -> StepResult:
+    started = time.perf_counter()
+    name, subject, place = planned.name, planned.subject, planned.place
+    try:
+        report = planned.action()
+    except IntegrityError as error:
+        found = tuple(
+            Finding(name, problem.where, "refused", f"expected {problem.expected}, found {problem.found}")
+            for problem in error.problems
+        )
+        seconds = time.perf_counter() - started
+        return StepResult(name, subject, Verdict.FINDINGS, seconds, f"refused: {error.problems[0]}", found, None, place)
+    except AotkernError as error:
+        return StepResult(name, subject, Verdict.UNKNOWN, time.perf_counter() - started, str(error), place=place)
+    return StepResult.of(name, subject, report, time.perf_counter() - started, place)
+
+
+def _verify(path: Path) -> Report:
+    return contents.of(Bundle.open(path))
+
+
+def _identity(step: IdentityStep) -> Report:
+    return identity.compare(Side.either(step.baseline), Side.either(step.bundle))
+
+
+def _resources(step: ResourcesStep) -> Report:
+    opened = Side.bundle(step.bundle)
+    baseline = Side.either(step.baseline).manifest if step.baseline else None
+    named = any(rule.instructions for rule in step.rules)
+    return resources.audit(opened.manifest, step.rules, mnemonics(opened) if named else None, baseline)
+
+
+def _reproducible(step: ReproducibleStep, circumstances: Circumstances) -> Report:
+    request = Request(sources.parse(step.kernels), step.targets, circumstances.inherited, circumstances.jobs)
+    return reproducible.audit(request, circumstances.progress)

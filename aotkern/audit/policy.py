@@ -1,0 +1,197 @@
+"""The policy of a release gate: which audits must pass, on what, within which bounds. Read from TOML.
+
+Nothing is implied: a step that is not in the file is not run, and each step that is there says what it works on.
+Unknown names are errors, because a misspelt bound would bind nothing. The JSON schema of the file is shipped as
+`policy.schema.json`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aotkern.audit.resources import BOUNDS, Rule
+from aotkern.errors import InputError, Problem, ProblemsError
+from aotkern.fields import Fields
+from aotkern.target import Target
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # the same parser under its older name
+    import tomli as tomllib
+
+VERSION = 1
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityStep:
+    """A bundle that must be what its golden manifest says."""
+
+    bundle: Path
+    baseline: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ReproducibleStep:
+    """Kernels that are built twice; `kernels` as on the command line, empty for the shipped ones."""
+
+    kernels: tuple[str, ...]
+    targets: tuple[Target, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcesStep:
+    """A bundle that is held against rules, and whose changes against a baseline are listed."""
+
+    bundle: Path
+    baseline: Path | None
+    rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The steps of a gate, in the order in which they run.
+
+    Attributes:
+        verify: Bundles of which every byte is checked.
+        identity: Comparisons with golden manifests.
+        resources: Bounds on registers, LDS, scratch and instructions.
+        reproducible: Rebuilds.
+    """
+
+    verify: tuple[Path, ...] = ()
+    identity: tuple[IdentityStep, ...] = ()
+    resources: tuple[ResourcesStep, ...] = ()
+    reproducible: tuple[ReproducibleStep, ...] = ()
+
+    @classmethod
+    def read(cls, path: Path) -> Policy:
+        """Read a policy; paths in it are relative to the folder from which the gate is run.
+
+        Raises:
+            InputError: The file cannot be read, or anything in it is wrong; all problems at once.
+        """
+        try:
+            value = tomllib.loads(path.read_text("utf-8"))
+        except OSError as error:
+            raise InputError.one(str(path), "a policy that can be read", error.strerror or str(error)) from error
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise InputError.one(str(path), "TOML", str(error)) from error
+        return cls.from_values(value, str(path))
+
+    @classmethod
+    def from_values(cls, value: Mapping[str, Any], where: str) -> Policy:
+        """As `read`, from parsed TOML."""
+        version = value.get("version")
+        if version != VERSION or type(version) is not int:
+            found = "nothing" if version is None else repr(version)[:60]
+            raise InputError.one(f"{where}: version", f"version = {VERSION}", found)
+        return _Reader(where).policy(value)
+
+
+_STEPS = ("verify", "identity", "resources", "reproducible")
+
+
+class _Reader:
+    """Gathers every problem of one policy file."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.problems: list[Problem] = []
+
+    def policy(self, value: Mapping[str, Any]) -> Policy:
+        top = self._table(value, "", ("version",), _STEPS)
+        policy = Policy(
+            verify=self._verify(top) if top.has("verify") else (),
+            identity=tuple(map(self._identity, self._tables(top, "identity", ("bundle", "baseline")))),
+            resources=tuple(map(self._resources, self._tables(top, "resources", ("bundle",), ("baseline", "rule")))),
+            reproducible=tuple(map(self._reproducible, self._tables(top, "reproducible", ("kernels", "targets")))),
+        )
+        if not self.problems and not any(getattr(policy, step) for step in _STEPS):
+            self.problems.append(Problem(self.where, f"at least one step ({', '.join(_STEPS)})", "none"))
+        if self.problems:
+            raise InputError(self.problems)
+        return policy
+
+    def _verify(self, top: Fields) -> tuple[Path, ...]:
+        form = self._table(top.get("verify"), "verify", ("bundles",))
+        bundles = self._texts(form, "bundles")
+        if form.get("bundles") == []:
+            self.problems.append(Problem(f"{form.where}.bundles", "at least one bundle", "none"))
+        return tuple(map(Path, bundles))
+
+    def _identity(self, form: Fields) -> IdentityStep:
+        return IdentityStep(Path(form.text("bundle")), Path(form.text("baseline")))
+
+    def _reproducible(self, form: Fields) -> ReproducibleStep:
+        targets = tuple(self._parsed(form, "targets", text) for text in self._texts(form, "targets"))
+        if form.get("targets") == []:
+            self.problems.append(Problem(f"{form.where}.targets", "at least one target", "none"))
+        return ReproducibleStep(self._texts(form, "kernels"), tuple(t for t in targets if t))
+
+    def _resources(self, form: Fields) -> ResourcesStep:
+        baseline = Path(form.text("baseline")) if form.has("baseline") else None
+        rows = self._tables(form, "rule", ("kernel", "target"), ("variants", "instructions", *BOUNDS))
+        rules = tuple(rule for row in rows for rule in self._rule(row))
+        if not rows and baseline is None:
+            self.problems.append(Problem(form.where, "a rule to hold or a baseline to compare with", "neither"))
+        return ResourcesStep(Path(form.text("bundle")), baseline, rules)
+
+    def _rule(self, form: Fields) -> Iterator[Rule]:
+        target = self._parsed(form, "target", form.text("target")) if form.has("target") else None
+        bounds = {name: form.count(name) for name in BOUNDS if form.has(name)}
+        instructions = self._texts(form, "instructions") if form.has("instructions") else ()
+        variants = form.text("variants") if form.has("variants") else "*"
+        if not bounds and not instructions:
+            self.problems.append(Problem(form.where, f"a bound ({', '.join(BOUNDS)}) or instructions", "neither"))
+        if target:
+            yield Rule(form.text("kernel"), target, bounds, variants, instructions)
+
+    def _table(self, value: object, name: str, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> Fields:
+        where = f"{self.where}: {name}" if name else self.where
+        known = (*required, *optional)
+        if not isinstance(value, dict):
+            self.problems.append(Problem(where, f"a table with {', '.join(known)}", type(value).__name__))
+            return Fields({}, where, (), self.problems)
+        inside = f"{where}." if name else f"{where}: "
+        for key in value:
+            if key not in known:
+                self.problems.append(Problem(f"{inside}{key}"[:200], f"one of {', '.join(known)}", "an unknown name"))
+        missing = [key for key in required if key not in value]
+        self.problems.extend(Problem(f"{inside}{key}", "a value", "nothing") for key in missing)
+        present = {key: item for key, item in value.items() if key in known}
+        return Fields(present, where, tuple(present), self.problems)
+
+    def _tables(
+        self, form: Fields, name: str, required: tuple[str, ...], optional: tuple[str, ...] = ()
+    ) -> tuple[Fields, ...]:
+        if not form.has(name):
+            return ()
+        value = form.get(name)
+        prefix = form.where.removeprefix(self.where).removeprefix(": ")
+        label = f"{prefix}.{name}" if prefix else name
+        if not isinstance(value, list):
+            self.problems.append(Problem(f"{self.where}: {label}", f"tables [[{label}]]", type(value).__name__))
+            return ()
+        return tuple(self._table(item, f"{label}[{n}]", required, optional) for n, item in enumerate(value))
+
+    def _texts(self, form: Fields, name: str) -> tuple[str, ...]:
+        value = form.get(name)
+        if isinstance(value, list) and all(isinstance(item, str) and item for item in value):
+            return tuple(value)
+        if form.has(name):
+            found = repr(value)[:100]
+            self.problems.append(Problem(f"{form.where}.{name}", "a list of texts that are not empty", found))
+        return ()
+
+    def _parsed(self, form: Fields, name: str, text: str) -> Target | None:
+        try:
+            return Target.parse(text, f"{form.where}.{name}")
+        except ProblemsError as error:
+            self.problems.extend(error.problems)
+            return None

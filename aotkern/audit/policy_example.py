@@ -1,0 +1,35 @@
+"""The commented policy that `aotkern audit --init` writes."""
+
+EXAMPLE = """\
+# The release gate of this project: `aotkern audit` runs every step below and gives one verdict.
+# Exit code 0: all clean; 1: findings; 2: some step could not tell. A step that is not here is not run.
+version = 1
+
+# Every byte of these bundles is hashed, and every code object held against the manifest.
+[verify]
+bundles = ["out/my_kernels.gfx942.aotk", "out/my_kernels.gfx950.aotk"]
+
+# This target must not change: the bundle's code is compared, variant by variant, with a golden manifest in git
+# (made by `aotkern manifest out/my_kernels.gfx942.aotk -o manifests/gfx942.json`).
+[[identity]]
+bundle = "out/my_kernels.gfx942.aotk"
+baseline = "manifests/gfx942.json"
+
+# Bounds for the code of this target; changes against the baseline are listed as well. A rule names kernels (and, if it
+# likes, variant keys) by shell patterns. Bounds: vgprs, agprs, sgprs, spills, scratch_bytes, lds_bytes, code_bytes are
+# upper bounds; waves (of a SIMD) is a lower one. `instructions` must occur; `a|b` accepts either.
+[[resources]]
+bundle = "out/my_kernels.gfx950.aotk"
+baseline = "manifests/gfx950.json"
+
+[[resources.rule]]
+kernel = "*"
+target = "gfx950"
+spills = 0
+scratch_bytes = 0
+
+# These kernels are built twice, the second time in another folder, order, locale, with other file times and hash seed.
+[[reproducible]]
+kernels = ["my_kernels.py"]
+targets = ["gfx942", "gfx950"]
+"""

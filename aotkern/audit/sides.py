@@ -1,0 +1,77 @@
+"""What audits look at: an opened bundle or a manifest by itself, told apart by its first bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from aotkern.bundle import MAGIC, Bundle
+from aotkern.codeobject import section_bytes
+from aotkern.codeobject.facts import Role
+from aotkern.digest import Digest
+from aotkern.errors import InputError
+from aotkern.manifest import Manifest
+from aotkern.target import Backend
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A manifest with a name, and its code objects where they are at hand: one side of a comparison.
+
+    Attributes:
+        label: What it is, for people: a file, a git revision, "today's sources".
+        manifest: Its content, checked.
+        read: Gives the bytes of a code object, or None for a manifest alone.
+    """
+
+    label: str
+    manifest: Manifest
+    read: Callable[[Digest], bytes] | None = None
+
+    @classmethod
+    def bundle(cls, path: Path) -> Side:
+        """A bundle of which everything is verified.
+
+        Raises:
+            InputError: The file cannot be read.
+            IntegrityError: It does not verify.
+        """
+        bundle = Bundle.open(path)
+        bundle.verify()
+        return cls(str(path), bundle.manifest, bundle.object)
+
+    @classmethod
+    def either(cls, path: Path) -> Side:
+        """A bundle or a manifest; errors as for `bundle`."""
+        try:
+            with path.open("rb") as file:
+                head = file.read(len(MAGIC))
+                data = head + (b"" if head == MAGIC else file.read())
+        except OSError as error:
+            raise InputError.one(str(path), "a bundle or a manifest", error.strerror or str(error)) from error
+        if head == MAGIC:
+            return cls.bundle(path)
+        manifest = Manifest.parse(data, str(path))
+        manifest.check(str(path), data)
+        return cls(str(path), manifest)
+
+
+def mnemonics(side: Side) -> Mapping[str, frozenset[str]]:
+    """The instructions that occur in each variant's code, by key text, without the suffix of their encoding.
+
+    Raises:
+        InputError: Only a manifest is at hand, or the target is not an AMD one.
+        MissingToolError: The disassembler is not installed.
+    """
+    from aotkern.emulator.disassembler import disassemble  # noqa: PLC0415 - an optional extra
+
+    if side.read is None or side.manifest.target.backend is not Backend.HIP:
+        raise InputError.one(side.label, "an AMD bundle, to look at instructions", str(side.manifest.target))
+    by_object: dict[Digest, frozenset[str]] = {}
+    for entry in side.manifest.objects:
+        names = [section.name for section in entry.code.sections if section.role is Role.CODE]
+        data = side.read(entry.digest)
+        text = b"".join(section_bytes(data, name, side.label) for name in names)
+        by_object[entry.digest] = frozenset(i.name for i in disassemble(text, side.manifest.target))
+    return {variant.text: by_object[variant.object] for variant in side.manifest.variants}

@@ -1,0 +1,159 @@
+"""`aotkern audit jit`: run a program and count what it compiles."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from aotkern.audit.coverage.catalogue import Catalogue
+from aotkern.audit.jit import budget as budgets
+from aotkern.audit.jit.events import Log, read
+from aotkern.audit.jit.judge import JitReport, judge
+from aotkern.audit.sides import Side
+from aotkern.cli import common
+from aotkern.errors import InputError
+from aotkern.report import jit as text
+from aotkern.report import jit_machine as machine
+from aotkern.report import jit_page
+from aotkern.triton_bridge import child
+from aotkern.triton_bridge.budget import MODES, SERVING, Budget, PhaseBudget
+from aotkern.triton_bridge.gate import PHASES_FILE, Gate
+from aotkern.triton_bridge.launch import Ready, Runner
+
+FORMS: Mapping[str, Callable[[JitReport], str]] = {
+    "text": text.summary,
+    "json": lambda report: json.dumps(machine.json_document(report), indent=2, ensure_ascii=False) + "\n",
+    "markdown": text.markdown,
+    "html": jit_page.render,
+    "junit": machine.junit,
+    "prometheus": machine.prometheus,
+}
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--budget", "budget_file", help="TOML file: what each phase allows.")
+@click.option("--mode", type=click.Choice(MODES), help="What to do beyond the budget (default: observe).")
+@click.option("--ready-pattern", help="Ready when a line of the output matches this regular expression.")
+@click.option("--ready-file", help="Ready when this file exists.")
+@click.option("--ready-signal", help="Ready when this command gets the signal, such as USR1.")
+@click.option("--ready-after", type=float, help="Ready after so many seconds.")
+@click.option("--bundle", "bundles", multiple=True, help="A bundle or manifest with prebuilt variants.")
+@click.option("--events", help="Keep the event files in this folder; without COMMAND, report on those in it.")
+@click.option("--report", "reports", multiple=True, metavar="FORM=FILE", help=f"Also write {', '.join(FORMS)}.")
+@common.json_option
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def jit(
+    budget_file: str | None,
+    mode: str | None,
+    ready_pattern: str | None,
+    ready_file: str | None,
+    ready_signal: str | None,
+    ready_after: float | None,
+    bundles: tuple[str, ...],
+    events: str | None,
+    reports: tuple[str, ...],
+    as_json: bool,
+    command: tuple[str, ...],
+) -> NoReturn:
+    """Run COMMAND unchanged and count what Triton compiles in all its processes.
+
+    Without a budget file, a ready condition means: no compile after ready. Exit codes: 0 within the budget, 1 beyond
+    it, 2 when it could not be told (no Triton, interpreted kernels, events lost, the program failed).
+    """
+    ready = Ready(
+        pattern=_pattern(ready_pattern),
+        file=Path(ready_file) if ready_file else None,
+        signal=_signal(ready_signal),
+        seconds=ready_after,
+    )
+    budget = _budget(budget_file, mode, has_ready=ready != Ready())
+    outputs = _outputs(reports)
+    catalogues = [Catalogue.of_manifest(path, Side.either(Path(path)).manifest) for path in bundles]
+    with ExitStack() as stack:
+        folder = Path(events or stack.enter_context(tempfile.TemporaryDirectory(prefix="aotkern-jit-")))
+        if command:
+            obstacle = _watch(command, folder, Gate(budget, known=_known(catalogues)), ready, divert=as_json)
+        elif events:
+            obstacle = "" if folder.is_dir() else f"no such folder: {folder}"
+        else:
+            raise InputError.one("COMMAND", "a command to run, or --events with a folder to report on", "neither")
+        report = judge(read_log(folder), budget, obstacle, catalogues)
+    for form, path in outputs:
+        path.write_text(FORMS[form](report), "utf-8")
+    common.finish(report.verdict, as_json=as_json, document=machine.json_document(report), text=text.summary(report))
+
+
+def _watch(command: tuple[str, ...], folder: Path, gate: Gate, ready: Ready, *, divert: bool) -> str:
+    """Run the command under watch, or without where that is impossible; what stood in the way, or nothing."""
+    obstacle, environment, watched = "", common.environment(), None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.glob("*.jsonl")):
+            raise InputError.one(str(folder), "a folder without event files", "those of an earlier run")
+        (folder / child.GATE_FILE).write_text(json.dumps(gate.to_json()), "utf-8")
+        environment, watched = child.environment(environment, folder.absolute()), folder
+    except OSError as error:
+        obstacle = f"events could not be written, so nothing was watched: {folder}: {error.strerror}"
+        sys.stderr.write(f"aotkern: {obstacle}\n")
+    try:
+        output = sys.stderr.buffer if divert else sys.stdout.buffer
+        status = Runner(command, watched, ready, output, sys.stderr.buffer).run(environment)
+    except OSError as error:
+        raise InputError.one("COMMAND", "a program that can be started", f"{command[0]}: {error.strerror}") from error
+    return obstacle or (f"the program ended with status {status}" if status else "")
+
+
+def _known(catalogues: Sequence[Catalogue]) -> dict[str, tuple[str, ...]]:
+    known: dict[str, list[str]] = {}
+    for catalogue in catalogues:
+        for kernel, table in catalogue.tables.items():
+            known.setdefault(kernel, []).extend(str(variant.key) for variant in table.variants)
+    return {kernel: tuple(keys) for kernel, keys in known.items()}
+
+
+def read_log(folder: Path) -> Log:
+    """Everything that a watched program left in its folder of events."""
+    files = sorted(path for path in folder.glob("*.jsonl") if path.name != PHASES_FILE)
+    return read(path.read_bytes().decode("utf-8", "replace").splitlines() for path in files)
+
+
+def _budget(file: str | None, mode: str | None, *, has_ready: bool) -> Budget:
+    budget = budgets.read(Path(file)) if file else Budget()
+    if not budget.phases and has_ready:
+        budget = Budget(budget.mode, (PhaseBudget(SERVING, compiles=0, retunes=0),))
+    return Budget(next((known for known in MODES if known == mode), budget.mode), budget.phases)
+
+
+def _pattern(expression: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if expression is None else re.compile(expression)
+    except re.error as error:
+        raise InputError.one("--ready-pattern", "a regular expression", f"{expression!r}: {error}") from error
+
+
+def _signal(name: str | None) -> int | None:
+    if name is None:
+        return None
+    try:
+        return signal.Signals[f"SIG{name.upper().removeprefix('SIG')}"]
+    except KeyError:
+        raise InputError.one("--ready-signal", "the name of a signal, such as USR1", repr(name)) from None
+
+
+def _outputs(reports: tuple[str, ...]) -> list[tuple[str, Path]]:
+    outputs = []
+    for item in reports:
+        form, _, path = item.partition("=")
+        if form not in FORMS or not path:
+            raise InputError.one("--report", f"FORM=FILE with one of {', '.join(FORMS)}", repr(item))
+        outputs.append((form, Path(path)))
+    return outputs

@@ -1,0 +1,36 @@
+"""What `--report FILE` does: an audit's outcome in a file of the format that the file's name asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from aotkern.audit.gate import GateReport
+from aotkern.errors import InputError
+from aotkern.report import formats
+
+
+def check(paths: Sequence[Path]) -> None:
+    """Refuse an unknown format before any work is done.
+
+    Raises:
+        InputError: A name that asks for no known format.
+    """
+    for path in paths:
+        formats.of(path)
+
+
+def write(paths: Sequence[Path], report: GateReport) -> None:
+    """Write the reports of a gate, or of a single audit put in the form of one.
+
+    Raises:
+        InputError: A file cannot be written.
+        MissingToolError: A format needs a library that is not installed.
+    """
+    for path in paths:
+        content = formats.of(path)(report)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, "utf-8", errors="backslashreplace")
+        except OSError as error:
+            raise InputError.one(str(path), "a report that can be written", error.strerror or str(error)) from error

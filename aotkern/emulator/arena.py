@@ -1,0 +1,120 @@
+"""The memory of a launch: the buffers that it was given, its code, its kernel arguments, LDS and scratch.
+
+Global addresses are the buffers' real addresses in this process, but nothing is reached through a pointer: an address
+is first found in one of the regions, then an element of that region's array is read or written. An access that does
+not lie wholly in one region raises `AccessError`, which the machine turns into an `EmulatorError` with its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+_UNITS: dict[int, type[np.unsignedinteger[Any]]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+class AccessError(Exception):
+    """An access that no memory of the launch can serve; the machine adds where it happened."""
+
+    def __init__(self, reason: str, lane: int | None = None, address: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason, self.lane, self.address = reason, lane, address
+
+
+class Region:
+    """A stretch of memory: an array of bytes and the address of its first one.
+
+    Attributes:
+        address: Where it begins.
+        size: Bytes.
+        name: For messages.
+    """
+
+    __slots__ = ("_data", "_views", "address", "name", "size", "writable")
+
+    def __init__(self, name: str, address: int, data: Array, writable: bool) -> None:
+        self.name, self.address, self.size, self.writable = name, address, len(data), writable
+        self._data = data
+        self._views: dict[int, Array] = {}
+        aligned = data.ctypes.data % 8 == 0
+        for width, unit in _UNITS.items():
+            whole = len(data) // width * width
+            if aligned:
+                self._views[width] = data[:whole].view(unit)
+
+    def holds(self, lowest: int, highest: int, size: int) -> bool:
+        """Whether `size` bytes at every address from `lowest` to `highest` lie inside."""
+        return self.address <= lowest and highest + size <= self.address + self.size
+
+    def read(self, offsets: Array, width: int) -> Array:
+        """Units of `width` bytes at byte offsets, as unsigned integers of that width and the offsets' shape."""
+        view = self._views.get(width)
+        if view is not None and (width == 1 or not int(np.bitwise_or.reduce(offsets, axis=None)) & (width - 1)):
+            return view.take(offsets // width if width > 1 else offsets)
+        each = offsets[..., None] + np.arange(width)
+        return self._data.take(each).view(_UNITS[width])[..., 0]
+
+    def write(self, offsets: Array, values: Array, width: int) -> None:
+        """Set units of `width` bytes at byte offsets; of several writes to one place the last lane's stays."""
+        view = self._views.get(width)
+        if view is not None and (width == 1 or not int(np.bitwise_or.reduce(offsets, axis=None)) & (width - 1)):
+            view[offsets // width] = values
+            return
+        each = offsets[..., None] + np.arange(width)
+        self._data[each] = np.ascontiguousarray(values).view(np.uint8).reshape(each.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """Everything that the waves of one launch can reach.
+
+    Attributes:
+        regions: Global memory, in no particular order; regions do not overlap.
+        lds: LDS of all workgroups of the batch, one after another.
+        lds_stride: Bytes from one workgroup's LDS to the next.
+        lds_size: Bytes that one workgroup may touch.
+        scratch: Scratch of all lanes of the batch, one after another.
+        scratch_stride: Bytes from one lane's scratch to the next.
+        scratch_size: Bytes that one lane may touch.
+    """
+
+    regions: tuple[Region, ...]
+    lds: Region
+    lds_stride: int
+    lds_size: int
+    scratch: Region
+    scratch_stride: int
+    scratch_size: int
+
+    def region(self, lowest: int, highest: int, size: int) -> Region | None:
+        """The region that holds every access of `size` bytes from `lowest` to `highest`, if one does."""
+        for region in self.regions:
+            if region.holds(lowest, highest, size):
+                return region
+        return None
+
+    def runs(self, addresses: Array, size: int) -> Sequence[tuple[Region, Array]]:
+        """Flat addresses sorted out by region: pairs of a region and the positions in `addresses` that lie in it.
+
+        Raises:
+            AccessError: Some address lies in no region; it names the first one. `lane` is the position.
+        """
+        left = np.ones(len(addresses), np.bool_)
+        found: list[tuple[Region, Array]] = []
+        for region in self.regions:
+            if region.size < size:
+                continue
+            offset = addresses - np.uint64(region.address)
+            inside = left & (offset <= np.uint64(region.size - size))
+            if inside.any():
+                found.append((region, np.flatnonzero(inside)))
+                left &= ~inside
+        if left.any():
+            first = int(np.flatnonzero(left)[0])
+            raise AccessError(f"access of {size} bytes outside the given buffers", first, int(addresses[first]))
+        return found

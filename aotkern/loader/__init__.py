@@ -1,0 +1,25 @@
+"""Open bundles and launch from them: no compiler, no Triton, no warm-up.
+
+    bundle = aotkern.load("decode.gfx950.aotk")
+    bundle.preload()
+    bundle["decode_reduce"][(rows, heads)](part_m, part_l, ..., NUM_SPLITS=8)
+
+    discovery   where bundles are found: a path, an installed package, an entry point
+    choosing    which of them fits the device
+    loaded      an opened bundle: its kernels, preloading, counters, what happens on a miss
+    kernel      one kernel: from the call to the launch
+    modules     code objects on devices; what is loaded stays loaded
+    streams     in which stream a launch goes
+    observe     counters and launch hooks
+    native      the C extension, where it is built
+
+Nothing here writes a file, imports Triton or torch, or opens a socket.
+"""
+
+from __future__ import annotations
+
+from aotkern.loader.choosing import load
+from aotkern.loader.loaded import LoadedBundle, MissedCall, Preloaded
+from aotkern.loader.observe import HOOKS, Hooks, LaunchEvent, LoadEvent
+
+__all__ = ["HOOKS", "Hooks", "LaunchEvent", "LoadEvent", "LoadedBundle", "MissedCall", "Preloaded", "load"]

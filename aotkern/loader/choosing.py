@@ -1,0 +1,150 @@
+"""`load`: which of the bundles that were found fits the device, and why the others do not."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from aotkern.bundle import Bundle
+from aotkern.drivers import Device, Driver, open_driver
+from aotkern.errors import DriverError, InputError, IntegrityError, MissingToolError, TargetError
+from aotkern.loader.discovery import Found, find
+from aotkern.loader.loaded import Launcher, LoadedBundle, OnMiss
+from aotkern.loader.observe import HOOKS, Hooks
+from aotkern.settings import Settings
+from aotkern.target import Target
+
+_log = logging.getLogger("aotkern")
+_opening = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A bundle that was found, and what became of it.
+
+    Attributes:
+        where: Where it is.
+        bundle: The opened bundle; None when it could not be opened.
+        driver: The driver for it, where there is one.
+        devices: The devices that it fits.
+        reason: Why it is not used; empty when it fits.
+    """
+
+    where: str
+    bundle: Bundle | None
+    driver: Driver | None
+    devices: tuple[Device, ...]
+    reason: str
+
+
+@functools.cache
+def _driver(name: str) -> Driver:
+    return open_driver(name)
+
+
+def shared_driver(name: str) -> Driver:
+    """The one driver of this name in this process."""
+    with _opening:
+        return _driver(name)
+
+
+def load(
+    name: str | Path,
+    *,
+    device: int | str | None = None,
+    driver: str | Driver | None = None,
+    on_miss: OnMiss = "error",
+    fallback: Launcher | None = None,
+    hooks: Hooks = HOOKS,
+) -> LoadedBundle:
+    """Open the bundle that fits this machine: every byte is verified, and nothing is loaded onto a device yet.
+
+    Args:
+        name: A bundle, a folder of bundles, a name in `AOTKERN_BUNDLE_PATH`, an entry point, or a package.
+        device: The one device to use: its number, or a target such as "gfx950" that it must be. By default the tensors
+            of each call decide. A driver may stand before it: "emulator:gfx950".
+        driver: `hip`, `cuda`, `null`, ..., or an open driver. By default the one that the bundle was built for.
+        on_miss: What to do with a call that no variant serves: "error" raises `MissError`, "warn" warns and lets
+            `fallback` serve it, and a function is called with the `MissedCall` and its result is returned.
+        fallback: What serves a missed call, when `on_miss` is "warn".
+        hooks: Launch and load hooks; by default those of the process, `HOOKS`.
+
+    Raises:
+        InputError: There is no such bundle, device or driver.
+        IntegrityError: The only bundle there is is damaged.
+        TargetError: None of the bundles fits; it lists each with its reason.
+        MissingToolError: The only bundle there is needs a driver that this machine does not have.
+    """
+    if isinstance(device, str) and device.partition(":")[0] in ("emulator", "null"):
+        driver, _, device = device.partition(":")
+    found = find(name, Settings.read().bundle_path)
+    if not found:
+        _log.warning("%s: no bundle found", name)
+        raise InputError.one(str(name), "the name of a bundle, an entry point, or a package with bundles", "none found")
+    tried: list[tuple[str, str]] = []
+    for fit in fits(found, driver, device):
+        if not fit.reason and fit.bundle is not None and fit.driver is not None:
+            index = None if device is None else fit.devices[0].index
+            loaded = LoadedBundle(fit.bundle, fit.driver, index, on_miss, fallback, hooks)
+            others = f", {len(tried)} others do not fit" if tried else ""
+            count = len(fit.bundle.manifest.variants)
+            _log.info("%s: %d variants for %s%s", fit.where, count, fit.bundle.manifest.target, others)
+            return loaded
+        tried.append((fit.where, fit.reason))
+    wanted = "the devices of this machine" if device is None else f"device {device}"
+    for where, reason in tried:
+        _log.warning("%s: not used: %s", where, reason)
+    raise TargetError(wanted, tried)
+
+
+def fits(
+    found: tuple[Found, ...], driver: str | Driver | None, device: int | str | None, *, raises: bool = True
+) -> Iterator[Fit]:
+    """What becomes of each bundle, in turn.
+
+    Args:
+        found: The bundles.
+        driver: As for `load`.
+        device: As for `load`.
+        raises: Whether a single bundle that cannot be opened, or has no driver, raises its own error.
+    """
+    for item in found:
+        bundle = None
+        try:
+            bundle = item.open()
+            name = str(bundle.manifest.target.backend) if driver is None else driver
+            chosen = shared_driver(name) if isinstance(name, str) else name
+            devices, reason = _fitting(bundle.manifest.target, chosen, device)
+        except (IntegrityError, DriverError, MissingToolError) as error:
+            if len(found) == 1 and raises:
+                raise
+            yield Fit(item.where, bundle, None, (), str(error) if bundle else f"refused: {error}")
+            continue
+        yield Fit(item.where, bundle, chosen, devices, reason)
+
+
+def _fitting(target: Target, driver: Driver, wanted: int | str | None) -> tuple[tuple[Device, ...], str]:
+    """The devices of `driver` that code for `target` fits and the caller wants, and a reason when there is none."""
+    if driver.backend is not None and driver.backend is not target.backend:
+        return (), f"built for {target.backend}, the driver is {driver.name}"
+    devices = driver.devices()
+    if isinstance(wanted, int) and not 0 <= wanted < len(devices):
+        raise InputError.one("device", f"one of {len(devices)} devices", str(wanted))
+    if isinstance(wanted, str):
+        named = Target.parse(wanted, "device")
+        devices = tuple(item for item in devices if item.target and named.refusal(item.target) is None)
+        if not devices:
+            return (), f"this machine has no {named}"
+    elif wanted is not None:
+        devices = (devices[wanted],)
+    fitting, reasons = [], []
+    for item in devices:
+        refusal = "aotkern does not know its architecture" if item.target is None else target.refusal(item.target)
+        reasons.append(f"{item}: {refusal}")
+        if refusal is None:
+            fitting.append(item)
+    return tuple(fitting), "" if fitting else "; ".join(reasons) or "this machine has no device"

@@ -1,0 +1,96 @@
+"""Code objects on devices: verified, loaded once for each device, and never unloaded.
+
+A graph that was captured launches its kernels for as long as it lives, and nothing tells the loader when that ends. So
+every module that was loaded is held for the life of the process, also when the bundle that it came from is dropped.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+
+from aotkern.bundle import Bundle
+from aotkern.drivers import Driver, Function
+from aotkern.errors import CaptureError, IntegrityError
+from aotkern.loader.observe import Counters, Hooks, LoadEvent
+from aotkern.manifest import ObjectEntry, VariantEntry
+
+_ELF_FLAGS = struct.Struct("<I")
+_ELF_FLAGS_AT = 48
+"""Where ELF64 keeps `e_flags`, which say what chip the code is for."""
+
+_FOREVER: list[Function] = []
+"""Every function that was ever loaded."""
+
+
+class Modules:
+    """The code objects of one bundle on the devices of one driver.
+
+    Args:
+        bundle: The opened bundle.
+        driver: What loads.
+        counters: Where loads are counted.
+        hooks: Whom to tell.
+    """
+
+    def __init__(self, bundle: Bundle, driver: Driver, counters: Counters, hooks: Hooks) -> None:
+        self._bundle, self._driver, self._counters, self._hooks = bundle, driver, counters, hooks
+        self._lock = threading.Lock()
+        self._functions: dict[tuple[str, int, int], Function] = {}
+        self._served: set[tuple[str, int]] = set()
+
+    def ready(self, variant: VariantEntry, device: int, stream: int) -> Function:
+        """The variant's kernel on a device, loaded now if it was not.
+
+        A load that fails leaves nothing behind: the next call tries again.
+
+        Raises:
+            CaptureError: It would have to be loaded while `stream` is being captured.
+            IntegrityError: The code object is not what the manifest says.
+            DriverError: The driver refuses it.
+        """
+        loaded = (variant.object.hex, device, variant.launch.shared) in self._functions
+        if not loaded and self._driver.capturing(device, stream):
+            raise CaptureError(variant.kernel, variant.text)
+        return self.load(variant, device)
+
+    def load(self, variant: VariantEntry, device: int) -> Function:
+        """As `ready`, for a caller that knows that no stream is being captured."""
+        with self._lock:
+            key = (variant.object.hex, device, variant.launch.shared)
+            function = self._functions.get(key)
+            if function is None:
+                function = self._functions[key] = self._load(variant, device)
+                _FOREVER.append(function)
+            if (variant.text, device) not in self._served:
+                self._served.add((variant.text, device))
+                self._counters.add(self._counters.loaded, variant.text)
+            return function
+
+    def _load(self, variant: VariantEntry, device: int) -> Function:
+        entry = self._bundle.manifest.object(variant.object)
+        image = self._bundle.object(variant.object)
+        check_image(entry, image, f"{self._bundle.where}: object {variant.object.short}")
+        started = time.perf_counter()
+        function = self._driver.load(device, image, str(entry.facts["symbol"]), variant.launch.shared)
+        seconds = time.perf_counter() - started
+        self._counters.module(len(image), seconds)
+        for hook in tuple(self._hooks.load):
+            hook(LoadEvent(variant.kernel, variant.text, device, len(image), seconds))
+        return function
+
+
+def check_image(entry: ObjectEntry, image: bytes, where: str) -> None:
+    """Hold a code object against what the manifest says of it, before a driver sees it.
+
+    Raises:
+        IntegrityError: It is no ELF file, or its flags name another chip than the manifest does.
+    """
+    if image[:4] != b"\x7fELF" or len(image) < _ELF_FLAGS_AT + _ELF_FLAGS.size:
+        raise IntegrityError.one(where, "an ELF file", repr(image[:4]))
+    (flags,) = _ELF_FLAGS.unpack_from(image, _ELF_FLAGS_AT)
+    if flags != entry.facts.get("e_flags") or not isinstance(entry.facts.get("symbol"), str):
+        raise IntegrityError.one(
+            f"{where}: e_flags", f"{entry.facts.get('e_flags')!r}, as the manifest says", hex(flags)
+        )

@@ -1,0 +1,44 @@
+"""The reports that can be written to a file, by the ending of its name. A format is one line here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from aotkern.audit.gate import GateReport
+from aotkern.errors import InputError
+from aotkern.report import html, junit, machine, markdown, sarif, text
+
+Render = Callable[[GateReport], str]
+
+
+def _json(report: GateReport) -> str:
+    return json.dumps(machine.gate(report), indent=2, ensure_ascii=False) + "\n"
+
+
+def _text(report: GateReport) -> str:
+    return text.gate(report) + "\n"
+
+
+FORMATS: Mapping[str, Render] = {
+    ".html": html.render,
+    ".md": markdown.render,
+    ".xml": junit.render,
+    ".sarif": sarif.render,
+    ".json": _json,
+    ".txt": _text,
+}
+"""Renderers by file suffix."""
+
+
+def of(path: Path) -> Render:
+    """The renderer for a file of this name.
+
+    Raises:
+        InputError: No format has this ending.
+    """
+    if path.suffix not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise InputError.one(f"report {path}", f"a file name that ends in {known}", repr(path.suffix) or "none")
+    return FORMATS[path.suffix]

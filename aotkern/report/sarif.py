@@ -1,0 +1,76 @@
+"""SARIF 2.1.0, for code scanning: one result for each finding, shown at the file that its step names.
+
+Variants are logical locations; a fingerprint made of audit, state and variant lets a later run recognise a finding. A
+step that could not tell has no results: it is a notification, and the run then counts as not successful.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import quote
+
+from aotkern import __version__
+from aotkern.audit.findings import Finding, Verdict
+from aotkern.audit.gate import GateReport, StepResult
+
+JSON = dict[str, Any]
+
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_ABOUT = {
+    "verify": "The bundle does not hold what it says.",
+    "identity": "The machine code is not what the baseline's was.",
+    "resources": "A variant takes more than the policy allows, or a rule binds nothing.",
+    "reproducible": "A rebuild gives other bytes.",
+}
+
+
+def render(report: GateReport) -> str:
+    """The report of a gate, or of a single audit."""
+    rules: dict[str, JSON] = {}
+    results = [_result(step, finding, rules) for step in report.steps for finding in step.findings]
+    unknown = [_notification(step) for step in report.steps if step.verdict is Verdict.UNKNOWN]
+    run = {
+        "tool": {"driver": {"name": "aotkern", "version": __version__, "rules": list(rules.values())}},
+        "automationDetails": {"id": f"aotkern/{report.policy}"},
+        "invocations": [{"executionSuccessful": not unknown, "toolExecutionNotifications": unknown}],
+        "results": results,
+    }
+    document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _result(step: StepResult, finding: Finding, rules: dict[str, JSON]) -> JSON:
+    name = f"{finding.audit}/{finding.state.replace(' ', '-')}"
+    about = _ABOUT.get(finding.audit, f"The audit {finding.audit} found: {finding.state}.")
+    rules.setdefault(name, {"id": name, "name": finding.state, "shortDescription": {"text": about}})
+    location: JSON = {"logicalLocations": [{"fullyQualifiedName": finding.subject, "kind": "function"}]}
+    if step.place:
+        location["physicalLocation"] = {
+            "artifactLocation": {"uri": _uri(step.place)},
+            "region": {"startLine": 1},  # viewers show a result only with one; the finding is about the whole file
+        }
+    return {
+        "ruleId": name,
+        "ruleIndex": list(rules).index(name),
+        "level": "error",
+        "message": {"text": f"{finding.subject}: {finding.message}"},
+        "locations": [location],
+        "partialFingerprints": {"aotkern/v1": _fingerprint(finding)},
+    }
+
+
+def _notification(step: StepResult) -> JSON:
+    return {"level": "error", "message": {"text": f"{step.name} {step.subject} could not tell: {step.message}"}}
+
+
+def _uri(place: str) -> str:
+    path = PurePath(place)
+    return path.as_uri() if path.is_absolute() else quote(path.as_posix())
+
+
+def _fingerprint(finding: Finding) -> str:
+    parts = json.dumps([finding.audit, finding.state, finding.subject, finding.facts.get("bound")])
+    return hashlib.sha256(parts.encode("utf-8", "backslashreplace")).hexdigest()

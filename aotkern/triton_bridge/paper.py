@@ -1,0 +1,129 @@
+"""A device on paper: Triton's whole JIT path on a machine without a GPU, up to the launch, which does nothing.
+
+Triton asks a driver for the target, the device and the stream, and tensors for an address, a dtype and the size of
+their storage. Both can be made up. What is compiled is real code for the target; only loading and launching are not.
+
+This is the one module of the room that imports Triton by itself, for those who simulate a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from aotkern.errors import MissingToolError
+from aotkern.target import Backend, Target
+
+
+@dataclass(frozen=True)
+class PaperTensor:
+    """A tensor without memory, as far as a kernel launch looks at one.
+
+    Attributes:
+        dtype: Triton's or torch's name of the element type, such as `float32`.
+        address: The address it claims.
+        storage: Bytes of the storage behind it.
+        shape: Its extents.
+    """
+
+    dtype: str
+    address: int = 4096
+    storage: int = 1 << 20
+    shape: tuple[int, ...] = (1,)
+
+    def data_ptr(self) -> int:
+        """The address."""
+        return self.address
+
+    def ptr_range(self) -> int:
+        """Bytes of the storage, which Triton asks for on AMD targets."""
+        return self.storage
+
+
+class _Utils:
+    """The part of a driver that loads binaries: accepts all, loads none."""
+
+    def load_binary(self, *_: Any) -> tuple[None, int, int, int, int]:
+        # No module, so that nothing is unloaded later, when another driver may be active.
+        return None, 0, 0, 0, 1024
+
+    def get_device_properties(self, _: int) -> dict[str, int]:
+        return {"max_shared_mem": 1 << 20, "multiprocessor_count": 256}
+
+
+class PaperDriver:
+    """A Triton driver for one device that does not exist.
+
+    Args:
+        target: What the device is.
+        launched: Called for each launch with the grid.
+    """
+
+    def __init__(self, target: Target, launched: Callable[[tuple[int, int, int]], None] | None = None) -> None:
+        from triton.backends.compiler import GPUTarget  # noqa: PLC0415 - the program may not have Triton
+
+        arch: int | str = int(target.arch) if target.backend is Backend.CUDA else target.arch
+        self._target = GPUTarget(target.backend.value, arch, target.limits.wave)
+        self._launched = launched
+        self.utils = _Utils()
+
+    def get_current_target(self) -> Any:
+        """Triton's target object."""
+        return self._target
+
+    def get_current_device(self) -> int:
+        """There is one."""
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        """There is one."""
+
+    def get_current_stream(self, device: int) -> int:
+        """The default stream."""
+        del device
+        return 0
+
+    def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:
+        """What Triton calls to launch a compiled kernel."""
+        del source, metadata
+
+        def launch(x: int, y: int, z: int, *_: Any) -> None:
+            if self._launched is not None:
+                self._launched((x, y, z))
+
+        return launch
+
+    def get_benchmarker(self) -> Callable[..., list[float]]:
+        """Benchmarks for autotuning: each candidate runs once, and the later ones are slower."""
+        times = iter(range(1, 1 << 30))
+
+        def bench(call: Callable[[], None], quantiles: Any = None) -> list[float]:
+            del quantiles
+            call()
+            return [float(next(times))] * 3
+
+        return bench
+
+
+@contextmanager
+def paper_device(
+    target: Target, launched: Callable[[tuple[int, int, int]], None] | None = None
+) -> Iterator[PaperDriver]:
+    """Make a device on paper Triton's active one for the duration of a block.
+
+    Raises:
+        MissingToolError: Triton is not installed.
+    """
+    try:
+        from triton.runtime.driver import driver as active  # noqa: PLC0415 - the program may not have Triton
+    except ImportError as error:
+        raise MissingToolError("triton", "to follow its JIT", "pip install aotkern[build]") from error
+    before = active._active
+    device = PaperDriver(target, launched)
+    active.set_active(device)
+    try:
+        yield device
+    finally:
+        active._active = before

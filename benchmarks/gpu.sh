@@ -1,0 +1,27 @@
+#!/bin/sh
+# Everything that needs an NVIDIA GPU, in one go: the GPU tests, then the benchmarks.
+#
+#     benchmarks/gpu.sh FOLDER RESULTS
+#
+# FOLDER is what benchmarks/prepare.py made. RESULTS gets launch.json, cold_start.json and tests.txt. Nothing is
+# downloaded; aotkern, its run-time dependencies, torch, Triton and pytest must be importable by python3.
+set -u
+folder=$1 results=$2
+root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
+export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=
+mkdir -p "$results"
+
+# The C extension: built here if that works, else the one that was brought along.
+include=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
+if ! cc -O2 -shared -fPIC "-I$include" "$root/aotkern/_fastpath.c" -o "$root/aotkern/_fastpath.abi3.so" -lm; then
+  cp "$folder/_fastpath.abi3.so" "$root/aotkern/_fastpath.abi3.so"
+fi
+python3 -c 'from aotkern import _fastpath; print("extension:", _fastpath.__file__)'
+
+status=0
+python3 "$root/benchmarks/launch.py" "$folder/bench.sm90.aotk" "$results/launch.json" || status=1
+python3 "$root/benchmarks/cold_start.py" "$folder/bench.sm90.aotk" "$results/cold_start.json" || status=1
+AOTKERN_GPU_BUNDLES=$folder python3 -m pytest "$root/tests/gpu" -p no:cacheprovider -q -rs --durations=5 \
+  >"$results/tests.txt" 2>&1 || status=1
+tail -40 "$results/tests.txt"
+exit $status

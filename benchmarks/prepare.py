@@ -1,0 +1,48 @@
+"""Build what the GPU benchmarks and tests need, on a machine without a GPU.
+
+    python benchmarks/prepare.py FOLDER [--target cuda:90] [--extension]
+
+FOLDER then holds `bench.sm90.aotk` and `gpu.sm90.aotk` (the benchmarks' and the GPU tests' kernels) and, with
+`--extension`, aotkern's C extension. Take it to the GPU machine together with the repository, and run
+`benchmarks/gpu.sh FOLDER RESULTS` there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCES = {"bench": ROOT / "benchmarks" / "bench_kernels.py", "gpu": ROOT / "tests" / "gpu" / "gpu_kernels.py"}
+
+
+def extension(folder: Path) -> None:
+    """The C extension as one file for every Python from 3.10 on."""
+    include = sysconfig.get_paths()["include"]
+    out = folder / "_fastpath.abi3.so"
+    command = ["cc", "-O2", "-shared", "-fPIC", f"-I{include}", ROOT / "aotkern" / "_fastpath.c", "-o", out, "-lm"]
+    subprocess.run(command, check=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--target", default="cuda:90")
+    parser.add_argument("--jobs", default="2")
+    parser.add_argument("--extension", action="store_true")
+    options = parser.parse_args()
+    shutil.rmtree(options.folder, ignore_errors=True)
+    options.folder.mkdir(parents=True)
+    for name, source in SOURCES.items():
+        where = ("--name", name, "-t", options.target, "-o", options.folder, "-j", options.jobs)
+        subprocess.run([sys.executable, "-m", "aotkern", "build", source, *where], cwd=ROOT, check=True)
+    if options.extension:
+        extension(options.folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""What the host code launches through, and the launcher that is Triton's JIT.
+
+A launcher maps a kernel's name to something that is indexed by a grid and then called, as a `@triton.jit` function is:
+
+    launcher["decode_reduce"][(rows, heads)](part_m, ..., NUM_SPLITS=8, num_warps=4)
+
+A loaded bundle offers the same call. Which kernels a device should get is not the launcher's business but that of the
+`Platform` that the host code is given.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol
+
+Design = Literal["gfx942", "gfx950"]
+"""Which of the two families of attention kernels: the one as it was for gfx942, or the one made for gfx950."""
+
+KERNEL_MODULES: Final = ("gfx950_partial", "legacy_partial", "monolithic", "ragged_pack", "reducer")
+"""The modules of this package that hold attention kernels."""
+
+LAUNCH_OPTIONS: Final[Mapping[str, Mapping[str, int]]] = {
+    "decode_partial_gfx950": {"num_warps": 4},
+    "decode_partial_legacy": {"num_warps": 4},
+    "decode_monolithic": {"num_warps": 8},
+    "decode_reduce": {"num_warps": 4},
+    "pack_ragged": {"num_warps": 4},
+}
+"""Compile options of each kernel, for its declaration and for its launches alike.
+
+No kernel hints at waves per execution unit, and pipeline stages are arguments of the loops.
+"""
+
+
+class Launcher(Protocol):
+    """Whatever launches kernels by name."""
+
+    def __getitem__(self, kernel: str, /) -> Any:
+        """What `[grid](*arguments, **constants)` launches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """The facts of a device that decode depends on.
+
+    Attributes:
+        design: Which attention kernels to use.
+        fnuz_main: Whether the main cache holds E4M3 FNUZ bytes. Compressed caches are OCP everywhere.
+        compute_units: Compute units (multiprocessors) of the device that holds the tensors.
+    """
+
+    design: Design
+    fnuz_main: bool
+    compute_units: int
+
+    @classmethod
+    def of(cls, arch: str, compute_units: int) -> Platform:
+        """The platform of an architecture: `gfx942`, or another one (`gfx950`, an NVIDIA GPU), which is OCP.
+
+        Args:
+            arch: Architecture as in a target's name; features after a colon are ignored.
+            compute_units: Of the very device: parts of one architecture differ.
+        """
+        legacy = arch.split(":", maxsplit=1)[0] == "gfx942"
+        return cls("gfx942" if legacy else "gfx950", fnuz_main=legacy, compute_units=compute_units)
+
+
+class JitLauncher:
+    """Launches through Triton's JIT; kernels are looked up in the `KERNELS` of modules, which import Triton.
+
+    Args:
+        modules: Module names inside this package.
+    """
+
+    def __init__(self, modules: tuple[str, ...] = KERNEL_MODULES) -> None:
+        loaded = [importlib.import_module(f".{name}", __package__) for name in modules]
+        self._kernels = {kernel.name: kernel.function for module in loaded for kernel in module.KERNELS}
+
+    def __getitem__(self, kernel: str, /) -> Any:
+        """The JIT function of `kernel`."""
+        return self._kernels[kernel]

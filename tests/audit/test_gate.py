@@ -1,0 +1,284 @@
+"""The gate: steps that cannot be carried out, refusals, and its answer on a change of each kind in a git repository."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from aotkern.audit import gate
+from aotkern.audit.findings import Verdict
+from aotkern.audit.policy import IdentityStep, Policy, ReproducibleStep, ResourcesStep
+from aotkern.audit.resources import Rule
+from aotkern.bundle import Bundle
+from aotkern.cli.commands import aotkern
+from aotkern.manifest import Manifest
+from aotkern.target import Target
+
+GFX942, GFX950 = Target.parse("gfx942"), Target.parse("gfx950")
+
+HELPER = """\
+import triton
+
+
+@triton.jit
+def activation(value):
+    return value * 3
+"""
+
+KERNELS = """\
+import triton
+import triton.language as tl
+from helper import activation
+
+from aotkern.spec import Kernel, Pointer, Space
+
+
+@triton.jit
+def scale(x, out, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    tl.store(out + place, activation(tl.load(x + place)))
+
+
+@triton.jit
+def only_gfx950(x, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    tl.store(x + place, tl.load(x + place) + 1)
+
+
+POINTER = Pointer("fp32", storage="any")
+KERNELS = (
+    Kernel(scale, Space(("gfx942", "gfx950"), {"x": POINTER, "out": POINTER, "BLOCK": 64}, options={"num_warps": 1})),
+    Kernel(only_gfx950, Space(("gfx950",), {"x": POINTER, "BLOCK": 64}, options={"num_warps": 1})),
+)
+"""
+
+POLICY = """\
+version = 1
+
+[verify]
+bundles = ["out/small.gfx942.aotk", "out/small.gfx950.aotk"]
+
+[[identity]]
+bundle = "out/small.gfx942.aotk"
+baseline = "manifests/gfx942.json"
+
+[[resources]]
+bundle = "out/small.gfx950.aotk"
+baseline = "manifests/gfx950.json"
+
+[[resources.rule]]
+kernel = "*"
+target = "gfx950"
+vgprs = 16
+spills = 0
+"""
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(aotkern, arguments)
+
+
+def build() -> None:
+    done = run("build", "kernels_here.py", "-t", "gfx942", "-t", "gfx950", "--out", "out", "--name", "small", "-j", "1")
+    assert done.exit_code == 0, (done.output, done.exception)
+
+
+def git(*arguments: str) -> None:
+    identity = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.com")
+    subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def approved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with kernels, golden manifests and a policy, all committed, and the bundles that were approved."""
+    folder = tmp_path_factory.mktemp("approved")
+    (folder / "audits").mkdir()
+    (folder / "manifests").mkdir()
+    for name, text in (("helper.py", HELPER), ("kernels_here.py", KERNELS), ("audits/policy.toml", POLICY)):
+        (folder / name).write_text(text, "utf-8")
+    (folder / ".gitignore").write_text("/out/\n", "utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("AOTKERN_CACHE", str(tmp_path_factory.mktemp("store")))
+        build()
+        for target in ("gfx942", "gfx950"):
+            assert run("manifest", f"out/small.{target}.aotk", "--out", f"manifests/{target}.json").exit_code == 0
+        git("init", "--quiet")
+        git("add", ".")
+        git("commit", "--quiet", "-m", "Approved")
+    return folder
+
+
+@pytest.fixture
+def repository(approved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the approved repository, as the current folder."""
+    folder = tmp_path / "repository"
+    shutil.copytree(approved, folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("AOTKERN_CACHE", str(tmp_path / "store"))
+    return folder
+
+
+def edit(path: str, *changes: tuple[str, str]) -> None:
+    text = Path(path).read_text("utf-8")
+    for old, new in changes:
+        assert old in text, f"nothing to edit: {old!r}"
+        text = text.replace(old, new)
+    Path(path).write_text(text, "utf-8")
+
+
+def asked(*, rebuilt: bool = True) -> tuple[int, dict[str, Any]]:
+    """The gate's exit code and its steps' documents by name."""
+    if rebuilt:
+        git("commit", "--quiet", "--all", "-m", "A change")
+        build()
+    done = run("audit", "--json", "-j", "1")
+    document = json.loads(done.output)
+    return done.exit_code, {**document, "steps": {step["name"]: step for step in document["steps"]}}
+
+
+def test_an_unchanged_repository_is_clean(repository: Path) -> None:
+    code, answer = asked(rebuilt=False)
+    assert (code, answer["verdict"]) == (0, "clean")
+    assert [step["verdict"] for step in answer["steps"].values()] == ["clean"] * 3
+
+
+def test_a_comment_changes_nothing(repository: Path) -> None:
+    edit(
+        "helper.py", ("    return", "    # three is the number\n    return"), ("import triton\n", "import triton\n\n\n")
+    )
+    code, answer = asked()
+    assert (code, answer["verdict"]) == (0, "clean")
+    assert answer["steps"]["identity"]["report"]["counts"] == {"identical": 1}
+    assert answer["steps"]["resources"]["report"]["changes"] == []
+
+
+def test_a_change_for_gfx950_alone_leaves_gfx942_identical(repository: Path) -> None:
+    edit("kernels_here.py", ("tl.load(x + place) + 1", "tl.exp(tl.load(x + place)) / 7"))
+    code, answer = asked()
+    assert (code, answer["verdict"]) == (0, "clean")
+    assert answer["steps"]["identity"]["report"]["counts"] == {"identical": 1}
+    changed = {row["key"].partition("[")[0] for row in answer["steps"]["resources"]["report"]["changes"]}
+    assert changed == {"only_gfx950"}
+
+
+def test_a_shared_helper_that_touches_gfx942_is_found(repository: Path) -> None:
+    edit("helper.py", ("value * 3", "value * 3 + 1"))
+    code, answer = asked()
+    assert (code, answer["verdict"]) == (1, "findings")
+    assert answer["steps"]["verify"]["verdict"] == "clean"
+    (finding,) = answer["steps"]["identity"]["findings"]
+    assert finding["state"] == "different"
+    assert finding["subject"].startswith("scale[hip:gfx942]")
+    assert ".text" in finding["facts"]["sections"]
+
+
+def test_register_growth_is_found_by_its_bound(repository: Path) -> None:
+    edit("kernels_here.py", ('{"x": POINTER, "BLOCK": 64}', '{"x": POINTER, "BLOCK": 4096}'))
+    code, answer = asked()
+    assert (code, answer["verdict"]) == (1, "findings")
+    assert answer["steps"]["identity"]["verdict"] == "clean"
+    (finding,) = answer["steps"]["resources"]["findings"]
+    assert finding["subject"].startswith("only_gfx950[hip:gfx950]")
+    assert (finding["facts"]["bound"], finding["facts"]["limit"]) == ("vgprs", 16)
+    assert finding["facts"]["vgprs"] > 16
+
+
+def test_a_compiler_bump_could_not_tell(repository: Path) -> None:
+    path = Path("manifests/gfx942.json")
+    golden = Manifest.parse(path.read_bytes(), "golden")
+    path.write_bytes(replace(golden, toolchain={**golden.toolchain, "triton": "3.8.0"}).to_bytes())
+    code, answer = asked(rebuilt=False)
+    assert (code, answer["verdict"]) == (2, "could not tell")
+    step = answer["steps"]["identity"]
+    assert step["verdict"] == "could not tell"
+    assert "triton: 3.8.0 -> 3.9.0" in step["message"]
+    assert answer["steps"]["resources"]["verdict"] == "clean"
+
+
+QUIET = gate.Circumstances(inherited={"PATH": os.environ["PATH"]})
+
+
+def test_a_step_that_cannot_be_carried_out_does_not_stop_the_others(repository: Path) -> None:
+    good, absent = Path("out/small.gfx942.aotk"), Path("absent")
+    policy = Policy(
+        verify=(absent, good),
+        identity=(IdentityStep(good, absent), IdentityStep(good, Path("manifests/gfx942.json"))),
+        resources=(ResourcesStep(absent, None, ()),),
+        reproducible=(ReproducibleStep(("absent.py",), (GFX942,)),),
+    )
+    report = gate.run(policy, "policy", QUIET)
+    verdicts = [step.verdict for step in report.steps]
+    unknown, clean = Verdict.UNKNOWN, Verdict.CLEAN
+    assert verdicts == [unknown, clean, unknown, clean, unknown, unknown]
+    assert report.verdict is unknown
+    assert all("absent" in step.message for step in report.steps if step.verdict is unknown)
+
+
+def test_what_could_not_be_told_outweighs_findings(repository: Path) -> None:
+    bounds = ResourcesStep(Path("out/small.gfx950.aotk"), None, (Rule("*", GFX950, {"sgprs": 1}),))
+    policy = Policy(verify=(Path("absent"),), resources=(bounds,))
+    report = gate.run(policy, "policy", QUIET)
+    assert [step.verdict for step in report.steps] == [Verdict.UNKNOWN, Verdict.FINDINGS]
+    assert report.verdict is Verdict.UNKNOWN
+
+
+def test_a_damaged_bundle_is_refused_with_its_reason(repository: Path) -> None:
+    path = Path("out/small.gfx942.aotk")
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    (step,) = gate.run(Policy(verify=(path,)), "policy", QUIET).steps
+    assert (step.verdict, step.report) == (Verdict.FINDINGS, None)
+    assert step.findings[0].state == "refused"
+    assert "block" in step.findings[0].subject
+
+
+def test_bundles_of_another_target_are_not_compared(repository: Path) -> None:
+    policy = Policy(identity=(IdentityStep(Path("out/small.gfx950.aotk"), Path("manifests/gfx942.json")),))
+    (step,) = gate.run(policy, "policy", QUIET).steps
+    assert step.verdict is Verdict.UNKNOWN
+    assert "hip:gfx942" in step.message
+    assert "hip:gfx950" in step.message
+
+
+def test_a_gate_without_steps_could_not_tell() -> None:
+    assert gate.run(Policy(), "policy", QUIET).verdict is Verdict.UNKNOWN
+
+
+def test_the_verify_step_reports_what_it_checked(repository: Path) -> None:
+    path = Path("out/small.gfx950.aotk")
+    (step,) = gate.run(Policy(verify=(path,)), "policy", QUIET).steps
+    bundle = Bundle.open(path)
+    report: Any = step.report
+    assert (report.target, report.manifest, report.file_bytes) == (
+        "hip:gfx950",
+        bundle.manifest.digest,
+        path.stat().st_size,
+    )
+    assert {kernel.name: kernel.variants for kernel in report.kernels} == {"scale": 1, "only_gfx950": 1}
+    assert sum(kernel.object_bytes for kernel in report.kernels) == sum(entry.size for entry in bundle.manifest.objects)
+
+
+def test_init_writes_a_policy_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("audit", "--init").exit_code == 0
+    assert len(Policy.read(Path("audits/policy.toml")).identity) == 1
+    again = run("audit", "--init")
+    assert again.exit_code != 0
+    assert "it is there already" in str(again.exception)
+
+
+@pytest.mark.parametrize("options", [("--json",), ("--report", "a.md"), ("--init",)])
+def test_options_before_a_single_audit_are_refused(options: tuple[str, ...]) -> None:
+    done = run("audit", *options, "resources", "x.aotk")
+    assert done.exit_code == 2
+    assert "stand after its name" in done.output

@@ -1,0 +1,98 @@
+"""Random damage: no crash, no acceptance of what nobody signed."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+pytest.importorskip("cryptography")
+
+from vouching import NOW, bundle, key, key_table, rule_table, sealed, statement, trust_text
+
+from aotkern.errors import InputError, IntegrityError, TrustError
+from aotkern.trust import require
+from aotkern.trust.trustfile import Trust
+
+FILE = "pack.gfx942.aotk"
+DATA = bundle()
+SIGNATURES = sealed(statement(DATA), key(1))
+TRUST = trust_text(key_table("a", key(1)), rule_table("a")).encode()
+ROUNDS = 2_000
+
+
+def damaged(data: bytes, chance: random.Random) -> bytes:
+    """`data` with one to four changes, each somewhere: bits, bytes, cuts, repeats, moves, insertions."""
+    out = bytearray(data)
+    for _ in range(chance.randint(1, 4)):
+        at, end = sorted((chance.randrange(len(out) + 1), chance.randrange(len(out) + 1)))
+        match chance.randrange(7):
+            case 0 if at < len(out):
+                out[at] ^= 1 << chance.randrange(8)
+            case 1 if at < len(out):
+                out[at] = chance.randrange(256)
+            case 2:
+                del out[at : min(end, at + chance.randint(1, 40))]
+            case 3:
+                out[at:at] = out[at : min(end, at + chance.randint(1, 40))]
+            case 4:
+                out[at:at] = chance.choice(
+                    (b"\0", b"\n", b'"', b"{}", b"[", b"\\ud800", b"1e999", b"\xff", b"99999", b",")
+                )
+            case 5:
+                part = out[at:end]
+                del out[at:end]
+                out += part
+            case _:
+                del out[at:]
+    return bytes(out)
+
+
+def outcome(data: bytes, signatures: bytes, trust: bytes) -> str:
+    try:
+        require(data, FILE, signatures, Trust.parse(trust, "trust.toml"), NOW)
+    except (InputError, TrustError, IntegrityError) as error:
+        return "refused" if str(error) else "refused without a word"
+    return "accepted"
+
+
+def test_what_is_damaged_is_sound_before() -> None:
+    assert outcome(DATA, SIGNATURES, TRUST) == "accepted"
+
+
+def test_mutations_of_a_bundle_are_never_accepted() -> None:
+    chance = random.Random(1)
+    trials = [changed for _ in range(ROUNDS) if (changed := damaged(DATA, chance)) != DATA]
+    assert len(trials) > ROUNDS * 0.9
+    assert {outcome(changed, SIGNATURES, TRUST) for changed in trials} == {"refused"}
+
+
+def test_mutations_of_a_signature_file_are_never_accepted() -> None:
+    """Canonical spelling: not even a change that leaves the meaning is overlooked, but for a line that stands twice."""
+    chance = random.Random(2)
+    trials = [changed for _ in range(ROUNDS) if (changed := damaged(SIGNATURES, chance)) != SIGNATURES]
+    assert len(trials) > ROUNDS * 0.9
+    assert {outcome(DATA, changed, TRUST) for changed in trials} == {"refused"}
+
+
+def test_no_mutation_of_a_trust_file_lets_a_stranger_in() -> None:
+    """A trust file may be changed into another sound one; none of them trusts a key that was never in it."""
+    chance = random.Random(3)
+    stranger = sealed(statement(DATA), key(2))
+    parsed = 0
+    for _ in range(ROUNDS):
+        changed = damaged(TRUST, chance)
+        assert outcome(DATA, stranger, changed) == "refused"
+        try:
+            Trust.parse(changed, "trust.toml")
+            parsed += 1
+        except InputError:
+            continue
+    assert parsed, "some changes must leave a sound trust file, or nothing was tried"
+
+
+@pytest.mark.parametrize("seed", range(4, 8))
+def test_everything_damaged_at_once_does_not_crash(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(ROUNDS // 4):
+        outcome(damaged(DATA, chance), damaged(SIGNATURES, chance), damaged(TRUST, chance))
