@@ -43,7 +43,7 @@ class StubTensor:
         return self.kind == PINNED
 
     def untyped_storage(self):
-        return SimpleNamespace(nbytes=lambda: self.storage)
+        return SimpleNamespace(nbytes=lambda: self.storage, data_ptr=lambda: self.address)
 
 
 @ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(Tensor))
