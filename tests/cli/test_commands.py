@@ -83,7 +83,10 @@ def test_what_the_readme_shows_exists():
 
 
 def test_a_wrong_line_in_a_readme_would_be_seen():
-    text = "```sh\n$ aotkern build x.py -t gfx942 \\\n  --out d | tee log\n.venv/bin/aotkern bild\naotkern show b --varient x\n```\n"
+    text = (
+        "$ aotkern build x.py -t gfx942 \\\n  --out d | tee log\n.venv/bin/aotkern bild\naotkern show b --varient x\n"
+    )
+    text = f"```sh\n{text}```\n"
     commands = list(shown(text))
     assert commands == [["build", "x.py", "-t", "gfx942", "--out", "d"], ["bild"], ["show", "b", "--varient", "x"]]
     assert [list(complaints(words)) for words in commands] == [
