@@ -48,7 +48,7 @@ def stored(config: Path, registry: str) -> Credentials | None:
         helper = value.get("credHelpers", {}).get(registry) or value.get("credsStore")
         entry = value.get("auths", {}).get(registry) or {}
         if "auth" in entry:
-            user, _, password = base64.b64decode(entry["auth"]).decode().partition(":")
+            user, password = base64.b64decode(entry["auth"], validate=True).decode().split(":", 1)
             return Credentials(user, password)
     except FileNotFoundError:
         return None

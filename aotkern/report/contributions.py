@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import singledispatch
 from typing import Any
 
+from aotkern.audit import identity
 from aotkern.audit.contents import ContentsReport
 from aotkern.audit.gate import GateReport, StepResult
 from aotkern.audit.identity import Comparison, IdentityReport
@@ -112,6 +113,12 @@ def _counted(tones: Sequence[Tone]) -> Cell:
     return Cell(", ".join(parts), max(tones, key=lambda tone: tone.rank))
 
 
+_ONE_SIDED = {
+    identity.State.MISSING: {"only": "the baseline has this variant"},
+    identity.State.NEW: {"only": "the candidate has this variant"},
+}
+
+
 @contribution.register
 def _of_identity(report: IdentityReport) -> Contribution:
     # Without a common toolchain the comparison proves nothing, whatever came out equal.
@@ -124,7 +131,9 @@ def _of_identity(report: IdentityReport) -> Contribution:
         tuple((str(state), str(number)) for state, number in report.counts.items()),
         frozenset({1}),
     )
-    different = [(state, c.key, c.details) for c, state in pairs if not c.state.passes]
+    different = [
+        (state, c.key, {**c.details, **_ONE_SIDED.get(c.state, {})}) for c, state in pairs if not c.state.passes
+    ]
     return Contribution((counts, *_differences(different)), rows)
 
 

@@ -17,9 +17,13 @@ KINDS = (
     "build",
     "cache",
     "contents",
+    "coverage",
     "doctor",
     "gate",
     "identity",
+    "jit",
+    "jit-budget",
+    "jit-event",
     "manifest",
     "numerics",
     "policy",
@@ -36,7 +40,7 @@ KINDS = (
 
 _USES = {
     "audit": ("identity", "resources"),
-    "gate": ("contents", "identity", "reproducible", "resources"),
+    "gate": ("contents", "identity", "numerics", "reproducible", "resources"),
     "show": ("manifest",),
     "variant": ("manifest",),
 }

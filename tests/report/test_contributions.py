@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import made
-from made import GFX942, GFX950, key
+import reports_made as made
+from reports_made import GFX942, GFX950, key
 
 from aotkern.audit.findings import Verdict
 from aotkern.audit.gate import GateReport, StepResult
