@@ -171,17 +171,20 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of an instruction diff; a side without a counterpart is empty.
+    """One line of an instruction diff.
 
     Attributes:
-        before: The baseline's instruction.
-        after: The candidate's.
-        skipped: How many equal lines are left out here, instead of a line.
+        before: The baseline's instruction, empty where it has none here.
+        after: The candidate's, likewise.
     """
 
     before: str
     after: str
-    skipped: int = 0
+
+    @property
+    def left_out(self) -> bool:
+        """Whether equal lines are left out here, instead of a line."""
+        return not self.before and not self.after
 
     @property
     def changed(self) -> bool:
