@@ -23,6 +23,7 @@ In here:
     gather             copies indexer keys out of their pages
     compressor, record, index_layout, fp8    device code that these share
     write, write_compressed, gather_host     host: validation and launches of the writers and of the gather
+    torch_ops          the host functions as torch custom operators
     writer_reference   what the writers must store, byte for byte
     writer_options     compile options of the writers, and where they are declared
     checks             validation that reports every problem of a call at once
