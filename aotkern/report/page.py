@@ -215,10 +215,9 @@ class Difference:
 
     @property
     def title(self) -> str:
-        """State, kernel and how many variants."""
-        kernels = ", ".join(dict.fromkeys(key.partition("[")[0] for key in self.keys))
-        more = f" and {len(self.keys) - 1} more" if len(self.keys) > 1 else ""
-        return f"{self.state.text}: {kernels if more else self.keys[0]}{more and f': {self.keys[0]}{more}'}"
+        """State, the first variant, and how many more."""
+        more = f" and {len(self.keys) - 1} more alike" if len(self.keys) > 1 else ""
+        return f"{self.state.text}: {self.keys[0]}{more}"
 
 
 Block = Union[Table, Grid, Timeline, Difference]
