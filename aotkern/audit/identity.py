@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from aotkern.audit.findings import Finding, Verdict
+from aotkern.audit.listing import Listings
 from aotkern.audit.sides import Side
 from aotkern.codeobject import section_bytes
 from aotkern.codeobject.facts import CodeObject, Role
@@ -65,7 +66,7 @@ class Comparison:
         state: How it compares.
         source_changed: Whether the kernel's source text differs.
         details: What differs: `sections`, `first_difference`, `header`, `resources`, `launch`, `options`, `reason`, and
-            where the code could be disassembled `instructions`, pairs `[before, after]`; plain values.
+            where both sides have bytes `instructions` or `no_listing` (see `listing`); plain values.
     """
 
     key: str
@@ -78,7 +79,7 @@ class Comparison:
         """The difference in one line; instructions are too many for it."""
         parts: list[str] = []
         for name, change in self.details.items():
-            if name == "instructions":
+            if name in ("instructions", "no_listing"):
                 continue
             if isinstance(change, Mapping):
                 inner = ", ".join(f"{item} {values[0]} -> {values[1]}" for item, values in change.items())
@@ -153,7 +154,8 @@ def compare(baseline: Side, candidate: Side, *, same_toolchain: bool = True) -> 
         found = f"the baseline is for {baseline.manifest.target}, the candidate for {candidate.manifest.target}"
         return IdentityReport(report.target, report.baseline, report.candidate, (), found)
     obstacle = _toolchains(baseline.manifest, candidate.manifest) if same_toolchain else ""
-    comparisons = tuple(sorted(_pairs(baseline, candidate), key=lambda comparison: comparison.key))
+    listings = Listings(candidate.manifest.target)
+    comparisons = tuple(sorted(_pairs(baseline, candidate, listings), key=lambda comparison: comparison.key))
     if not comparisons:
         obstacle = obstacle or f"nothing was compared: neither side has a variant for {report.target}"
     return IdentityReport(report.target, report.baseline, report.candidate, comparisons, obstacle)
@@ -166,7 +168,7 @@ def _toolchains(old: Manifest, new: Manifest) -> str:
     return f"baseline and candidate were not compiled alike ({changes})" if different else ""
 
 
-def _pairs(baseline: Side, candidate: Side) -> Iterator[Comparison]:
+def _pairs(baseline: Side, candidate: Side, listings: Listings) -> Iterator[Comparison]:
     old, new = baseline.manifest.by_text, candidate.manifest.by_text
     unmatched: dict[str, list[str]] = {}
     for text in sorted(new.keys() - old.keys(), reverse=True):
@@ -174,7 +176,7 @@ def _pairs(baseline: Side, candidate: Side) -> Iterator[Comparison]:
     for text, entry in old.items():
         replacements = [text] if text in new else unmatched.get(_without_options(text))
         if replacements:
-            yield _compared(baseline, entry, candidate, new[replacements.pop()])
+            yield _compared(baseline, entry, candidate, new[replacements.pop()], listings)
         else:
             yield Comparison(text, State.MISSING, False, {})
     for text in (text for texts in unmatched.values() for text in texts):
@@ -187,7 +189,7 @@ def _without_options(text: str) -> str:
     return text.rpartition("{")[0] if text.endswith("}") else text
 
 
-def _compared(baseline: Side, old: VariantEntry, candidate: Side, new: VariantEntry) -> Comparison:
+def _compared(baseline: Side, old: VariantEntry, candidate: Side, new: VariantEntry, listings: Listings) -> Comparison:
     changed = baseline.manifest.kernel(old.kernel).source != candidate.manifest.kernel(new.kernel).source
     launch = _changes(asdict(old.launch), asdict(new.launch))
     options = _changes(
@@ -204,7 +206,7 @@ def _compared(baseline: Side, old: VariantEntry, candidate: Side, new: VariantEn
         shared = [s.name for s in after.sections if s.role is Role.CODE and s.name in {b.name for b in before.sections}]
         details = {
             **_code_changes(before, after),
-            **_first_difference(baseline, old, candidate, new, shared),
+            **_first_difference(baseline, old, candidate, new, shared, listings),
             **details,
         }
     except ProblemsError as error:
@@ -240,9 +242,14 @@ def _code_changes(before: CodeObject, after: CodeObject) -> dict[str, Any]:
 
 
 def _first_difference(
-    baseline: Side, old: VariantEntry, candidate: Side, new: VariantEntry, sections: list[str]
+    baseline: Side,
+    old: VariantEntry,
+    candidate: Side,
+    new: VariantEntry,
+    sections: list[str],
+    listings: Listings,
 ) -> dict[str, Any]:
-    """Where the machine instructions first differ, when both sides have their bytes and these sections."""
+    """Where the machine instructions first differ, and how, when both sides have their bytes and these sections."""
     if baseline.read is None or candidate.read is None:
         return {}
     for name in sections:
@@ -251,5 +258,5 @@ def _first_difference(
         if before != after:
             pairs = enumerate(zip(before, after, strict=False))
             at = next((i for i, (a, b) in pairs if a != b), min(len(before), len(after)))
-            return {"first_difference": f"{name} at byte {at:#x}"}
+            return {"first_difference": f"{name} at byte {at:#x}", **listings.details(before, after)}
     return {}
