@@ -74,7 +74,7 @@ def test_reads_into_half_a_register(name: str, high: int) -> None:
 def test_writes(name: str, exec_mask: int) -> None:
     bench = loaded(exec_mask)
     before = bench.lds.copy()
-    size = int(name[1:].split("_")[0]) // 8
+    size = int(name[1:].split("_", maxsplit=1)[0]) // 8
     count = max(1, size // 4)
     bench.set_wide(2, [b | c << 32 for b, c in zip(B, C, strict=True)])
     bench.run(f"ds_write_{name} v0, {'v2' if count == 1 else f'v[2:{1 + count}]'} offset:64")
@@ -199,7 +199,9 @@ def test_float_atomics() -> None:
     assert at(bench, 0, 4) == 0
 
 
-@pytest.mark.parametrize("text", ["ds_read_b32 v8, v0 offset:4", "ds_write_b64 v0, v[2:3]", "ds_add_u32 v0, v1 offset:8"])
+@pytest.mark.parametrize(
+    "text", ["ds_read_b32 v8, v0 offset:4", "ds_write_b64 v0, v[2:3]", "ds_add_u32 v0, v1 offset:8"]
+)
 def test_an_access_outside_is_refused(text: str) -> None:
     bench = loaded()
     bench.set(0, [4092 if lane == 37 else 0 for lane in range(64)])
