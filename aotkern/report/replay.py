@@ -46,7 +46,7 @@ def markdown(workload: Workload, results: Sequence[ArmResult]) -> str:
         "",
         "Binaries that serving this workload compiles, counted by driving the kernels' own host code with tensors that",
         "have no memory, on a device that exists on paper. No GPU was used and nothing was compiled: Triton's binder",
-        "said which specialisations are new, and for prebuilt variants the loader's own rule said which one serves a call.",
+        "said which specialisations are new; for prebuilt variants the loader's own rule said which one serves a call.",
         "",
         f"- {requests.warmup} warm-up requests, then {requests.scored} scored ones, {requests.concurrency} in flight;"
         f" {prompts:,} prompt tokens and {outputs:,} generated tokens while scored.",
