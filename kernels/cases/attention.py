@@ -241,7 +241,7 @@ def _fp8_bytes(rng: np.random.Generator, largest: Array, *, fnuz: bool) -> Bytes
     """Bytes of any sign, mantissa and exponent field up to `largest`, none of them NaN."""
     data = rng.integers(0, (largest + 1) * 8) | rng.integers(0, 2, len(largest)) << 7
     nan = data == 0x80 if fnuz else data & 0x7F == 0x7F
-    return np.where(nan, 0x38, data).astype(np.uint8)
+    return (data ^ nan).astype(np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
