@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from fnmatch import translate
 from functools import lru_cache
-from re import Pattern, compile
 
 
 @lru_cache
-def _patterns(texts: tuple[str, ...]) -> tuple[Pattern[str], ...]:
+def _patterns(texts: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
     # A key is full of square brackets, which a person means literally.
-    return tuple(compile(translate(text.replace("[", "[[]"))) for text in texts)
+    return tuple(re.compile(translate(text.replace("[", "[[]"))) for text in texts)
 
 
 def selected(text: str, only: Sequence[str]) -> bool:
