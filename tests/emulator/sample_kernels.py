@@ -28,7 +28,9 @@ def matmul(a, b, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexp
     for start in range(0, k, BK):
         depth = start + tl.arange(0, BK)
         left = tl.load(a + rows[:, None] * k + depth[None, :], (rows[:, None] < m) & (depth[None, :] < k), other=0)
-        right = tl.load(b + depth[:, None] * n + columns[None, :], (depth[:, None] < k) & (columns[None, :] < n), other=0)
+        right = tl.load(
+            b + depth[:, None] * n + columns[None, :], (depth[:, None] < k) & (columns[None, :] < n), other=0
+        )
         total = tl.dot(left, right, total)
     tl.store(c + rows[:, None] * n + columns[None, :], total, (rows[:, None] < m) & (columns[None, :] < n))
 

@@ -161,7 +161,9 @@ def test_sparse_attention(arch: str, kind: str, warps: int) -> None:
     rng = torch.manual_seed(9)
     heads, dim, length = 16, 128, 75
     q = (torch.randn(2, heads, dim, generator=rng) * 0.125).bfloat16()
-    kv = torch.randn(100, dim, generator=rng).mul(1 if kind == "bf16" else 10).to((FP8 | {"bf16": torch.bfloat16})[kind])
+    kv = (
+        torch.randn(100, dim, generator=rng).mul(1 if kind == "bf16" else 10).to((FP8 | {"bf16": torch.bfloat16})[kind])
+    )
     codes = torch.randint(120, 125, (100,), generator=rng, dtype=torch.uint8)
     indices = torch.randint(0, 100, (2, length), generator=rng, dtype=torch.int32)
     indices[0, 3], indices[1, 40:50] = -1, -1
