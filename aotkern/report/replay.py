@@ -29,7 +29,8 @@ def summary(workload: Workload, results: Sequence[ArmResult], verdict: Verdict) 
 def _reasons(result: ArmResult) -> Iterator[str]:
     for row in result.report.rows:
         if row.phase == SCORED:
-            yield f"{row.kernel}, {counted(row.count, 'compile')}: {'; '.join(c.message for c in row.causes[:_REASONS])}"
+            reasons = "; ".join(cause.message for cause in row.causes[:_REASONS])
+            yield f"{row.kernel}, {counted(row.count, 'compile')}: {reasons}"
     for (phase, kernel), gaps in result.gaps.items():
         for gap in gaps[:_REASONS]:
             yield f"{kernel}, no variant in phase {phase}: {'; '.join(gap.reasons)}"
@@ -44,8 +45,8 @@ def markdown(workload: Workload, results: Sequence[ArmResult]) -> str:
         f"# Replay: {workload.name}",
         "",
         "Binaries that serving this workload compiles, counted by driving the kernels' own host code with tensors that",
-        "have no memory, on a device that exists on paper. No GPU was used and nothing was compiled: Triton's binder said",
-        "which specialisations are new, and for prebuilt variants the loader's own rule said which variant serves a call.",
+        "have no memory, on a device that exists on paper. No GPU was used and nothing was compiled: Triton's binder",
+        "said which specialisations are new; for prebuilt variants the loader's own rule said which one serves a call.",
         "",
         f"- {requests.warmup} warm-up requests, then {requests.scored} scored ones, {requests.concurrency} in flight;"
         f" {prompts:,} prompt tokens and {outputs:,} generated tokens while scored.",
