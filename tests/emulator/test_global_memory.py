@@ -140,7 +140,9 @@ def test_buffer_descriptors_that_are_not_modelled(register: int, value: int) -> 
         bench.run("buffer_load_dword v8, v1, s[4:7], 0 offen")
 
 
-@pytest.mark.parametrize("text", ["buffer_load_dword v8, off, s[4:7], s9 offset:12", "global_load_dword v8, v1, s[2:3] offset:12"])
+@pytest.mark.parametrize(
+    "text", ["buffer_load_dword v8, off, s[4:7], s9 offset:12", "global_load_dword v8, v1, s[2:3] offset:12"]
+)
 def test_one_address_for_all_lanes(text: str) -> None:
     bench = loaded()
     bench.set(1, [0] * 64)
@@ -193,7 +195,9 @@ def test_scratch_elements(name: str) -> None:
     for lane, value in enumerate(whole):
         expected = read(value & (1 << 8 * size) - 1)
         assert bench.lanes(8)[lane] == expected & M32
-    bench.run("scratch_store_short off, v4, off\nscratch_store_byte off, v5, off offset:2\nscratch_load_dword v8, off, off")
+    bench.run(
+        "scratch_store_short off, v4, off\nscratch_store_byte off, v5, off offset:2\nscratch_load_dword v8, off, off"
+    )
     assert [v & 0xFFFFFF for v in bench.lanes(8)] == [a & 0xFFFF | (b & 0xFF) << 16 for a, b in zip(A, B, strict=True)]
 
 

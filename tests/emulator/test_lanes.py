@@ -22,7 +22,9 @@ def loaded(exec_mask: int = (1 << 64) - 1) -> Bench:
 def test_single_lanes() -> None:
     bench = loaded(SOME)
     bench.scalar(4, 70)
-    bench.run("v_readlane_b32 s0, v1, 63\nv_readlane_b32 s1, v1, s4\nv_writelane_b32 v2, s0, 5\nv_writelane_b32 v2, 17, s4")
+    bench.run(
+        "v_readlane_b32 s0, v1, 63\nv_readlane_b32 s1, v1, s4\nv_writelane_b32 v2, s0, 5\nv_writelane_b32 v2, 17, s4"
+    )
     assert (bench.scalar(0), bench.scalar(1)) == (A[63], A[6])
     assert bench.lanes(2) == [A[63] if lane == 5 else 17 if lane == 6 else value for lane, value in enumerate(B)]
 

@@ -199,7 +199,9 @@ def test_float_atomics() -> None:
     assert at(bench, 0, 4) == 0
 
 
-@pytest.mark.parametrize("text", ["ds_read_b32 v8, v0 offset:4", "ds_write_b64 v0, v[2:3]", "ds_add_u32 v0, v1 offset:8"])
+@pytest.mark.parametrize(
+    "text", ["ds_read_b32 v8, v0 offset:4", "ds_write_b64 v0, v[2:3]", "ds_add_u32 v0, v1 offset:8"]
+)
 def test_an_access_outside_is_refused(text: str) -> None:
     bench = loaded()
     bench.set(0, [4092 if lane == 37 else 0 for lane in range(64)])
