@@ -1,10 +1,7 @@
-"""Kernel sources: finding, importing, and digesting what a kernel is made of. The only importer of kernel files.
+"""Kernel sources: finding and importing them. The only importer of kernel files.
 
 A source is a module on the import path, a `.py` file, or a folder (a package, or loose files). Each module declares its
-kernels in a tuple named `KERNELS`.
-
-What the digest of a kernel covers is said in `aotkern.kernelsource`; to its function come the functions that its
-declaration hands to it.
+kernels in a tuple named `KERNELS`. What a kernel is made of is digested in `closure`.
 """
 
 from __future__ import annotations
@@ -15,16 +12,16 @@ import inspect
 import pkgutil
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from aotkern import kernelsource
+from aotkern.build import closure
 from aotkern.digest import Digest
 from aotkern.errors import InputError, Problem
-from aotkern.spec import Constant, Kernel, Parameter, VariantKey
+from aotkern.spec import Constant, Constexpr, Kernel, Parameter, Tuple, VariantKey
 
 SHIPPED = "aotkern_kernels"
 """The package of kernels that aotkern itself ships."""
@@ -143,7 +140,7 @@ def _package_modules(root: ModuleType) -> Iterator[ModuleType]:
 def _import(name: str, where: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError.one(where, f"a module {name} that can be imported", _describe(error)) from error
 
 
@@ -176,7 +173,7 @@ def _execute(spec: Any, where: str, *, keep: bool) -> ModuleType:
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError.one(where, "a kernel source that can be imported", _describe(error)) from error
     finally:
         if not keep:
@@ -186,14 +183,23 @@ def _execute(spec: Any, where: str, *, keep: bool) -> ModuleType:
     return module
 
 
-def _describe(error: Exception) -> str:
+def _describe(error: BaseException) -> str:
     frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
     place = f" at line {frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}: {error}{place}"
 
 
 def _loaded(kernel: Kernel) -> LoadedKernel:
-    return loaded(kernel, {value.__qualname__: value for value in _function_constants(kernel)})
+    _require_jit(kernel)
+    return loaded(kernel, _functions(kernel))
+
+
+def _require_jit(kernel: Kernel) -> None:
+    function = kernel.function
+    if not closure.is_jit(function) or not hasattr(function, "params"):
+        kind = type(function).__name__
+        advice = "TRITON_INTERPRET must not be set" if kind == "InterpretedFunction" else "decorate it with @triton.jit"
+        raise InputError.one(f"kernel {kernel.name}", "a @triton.jit function", f"{kind} ({advice})")
 
 
 def loaded(kernel: Kernel, functions: dict[str, Any], keys: tuple[VariantKey, ...] | None = None) -> LoadedKernel:
@@ -207,13 +213,11 @@ def loaded(kernel: Kernel, functions: dict[str, Any], keys: tuple[VariantKey, ..
     Raises:
         InputError: The declaration's function is no `@triton.jit` function.
     """
+    _require_jit(kernel)
     function = kernel.function
-    if not hasattr(function, "cache_key") or not hasattr(function, "params"):
-        kind = type(function).__name__
-        advice = "TRITON_INTERPRET must not be set" if kind == "InterpretedFunction" else "decorate it with @triton.jit"
-        raise InputError.one(f"kernel {kernel.name}", "a @triton.jit function", f"{kind} ({advice})")
     parameters = tuple(_parameter(param) for param in function.params)
-    return LoadedKernel(kernel, parameters, kernelsource.digest(function, functions), functions, keys)
+    made_of = (function, *(functions[name] for name in sorted(functions)))
+    return LoadedKernel(kernel, parameters, closure.digest(made_of), functions, keys)
 
 
 def _parameter(param: Any) -> Parameter:
@@ -221,15 +225,34 @@ def _parameter(param: Any) -> Parameter:
     return Parameter(param.name, param.is_constexpr, default, not param.do_not_specialize, param.annotation_type)
 
 
-def _function_constants(kernel: Kernel) -> Iterator[Any]:
-    stack: list[Any] = [[space.arguments, [joint.rows for joint in space.joint]] for space in kernel.spaces]
-    while stack:
-        value = stack.pop()
-        if hasattr(value, "values") and not callable(value.values):
-            stack.extend(value.values)
-        elif hasattr(value, "items") and callable(value.items):
-            stack.extend(value.values())
-        elif isinstance(value, (list, tuple)):
-            stack.extend(value)
-        elif hasattr(value, "cache_key"):
-            yield value
+def _functions(kernel: Kernel) -> dict[str, Any]:
+    """The functions that a declaration, or a default, hands to a kernel as constants, by qualified name.
+
+    Raises:
+        InputError: Two of them have one name, so that no key could say which is meant.
+    """
+    handed = [[space.arguments, [joint.rows for joint in space.joint]] for space in kernel.spaces]
+    found: dict[str, Any] = {}
+    for value in _handed([*handed, *(param.default for param in kernel.function.params)]):
+        if found.setdefault(value.__qualname__, value) is not value:
+            expected = "functions with different names as constants"
+            raise InputError.one(f"kernel {kernel.name}", expected, f"two named {value.__qualname__}")
+    return dict(sorted(found.items()))
+
+
+def _handed(value: object) -> Iterator[Any]:
+    """Every `@triton.jit` function inside choices, rows, tuples and mappings of them."""
+    if closure.is_jit(value):
+        yield value
+        return
+    inner: Iterable[object] = ()
+    if isinstance(value, Mapping):
+        inner = value.values()
+    elif isinstance(value, (list, tuple)):
+        inner = value
+    elif isinstance(value, Constexpr):
+        inner = value.values
+    elif isinstance(value, Tuple):
+        inner = value.items
+    for item in inner:
+        yield from _handed(item)

@@ -21,6 +21,7 @@ from aotkern.target import Target
 @click.command()
 @common.sources_argument
 @common.targets_option(required=False)
+@common.only_option
 @common.jobs_option
 @click.option("--out", "-o", type=click.Path(path_type=Path), default=Path("out"), help="Folder for the bundles.")
 @click.option("--name", help="Name of the bundles; default: that of the first source.")
@@ -63,6 +64,7 @@ from aotkern.target import Target
 def build(
     kernels: tuple[str, ...],
     targets: tuple[str, ...],
+    only: tuple[str, ...],
     jobs: int,
     out: Path,
     name: str | None,
@@ -99,6 +101,7 @@ def build(
             targets=wanted,
             inherited=common.environment(),
             jobs=jobs,
+            only=only,
             seconds=timeout,
             limit=max_variants,
             line_info=line_info,
@@ -112,8 +115,9 @@ def build(
     task.finish(compilation)
     if targets:
         _all_declared(request.targets, compilation)
+    part = {"only": " ".join(only)} if only else {}
     published = {
-        target: builder.publish(result, out, label, task.provenance(target))
+        target: builder.publish(result, out, label, {**task.provenance(target), **part})
         for target, result in compilation.targets.items()
     }
     document = machine.build(compilation, published)

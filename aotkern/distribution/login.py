@@ -99,7 +99,7 @@ class Login:
         if scheme.lower() == "basic" and self._credentials and before is None:
             self._header = self._basic(self._credentials)
         elif scheme.lower() == "bearer":
-            self._header = f"Bearer {self._token(requests.utils.parse_dict_header(rest), where)}"
+            self._header = f"Bearer {self._token(requests.utils.parse_dict_header(rest), where)}"  # type: ignore[no-untyped-call]
         return self._header is not None and self._header != before
 
     @staticmethod

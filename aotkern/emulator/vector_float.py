@@ -145,8 +145,8 @@ def scaled_for_division(
         low_quotient,
         _exponent(numerator) <= small,
     )
-    one_up = np.where(is_denominator, up, value)
-    results = (np.full_like(up, np.nan), one_up, up, one_up, down, np.where(value == numerator, up, value), up)
+    alone_up, alone_down = (np.where(is_denominator, moved, value) for moved in (up, down))
+    results = (np.full_like(up, np.nan), alone_up, up, alone_down, down, np.where(value == numerator, up, value), up)
     flags = (False, True, False, True, False, True, False)
     return np.select(cases, results, value), np.select(cases, flags, default=False)
 

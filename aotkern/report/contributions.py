@@ -34,9 +34,6 @@ from aotkern.report.page import (
 )
 from aotkern.report.text import amount
 
-_CONTEXT = 3
-"""Equal instructions that are shown around each difference."""
-
 _SLOWEST = 20
 """Variants in the list of compile times."""
 
@@ -228,26 +225,9 @@ def _difference(state: State, details: Mapping[str, Any]) -> Difference:
             deltas += [Delta(group, name, _text(pair[0]), _text(pair[1])) for name, pair in value.items()]
         elif group not in ("sections", "instructions"):
             notes.append(f"{group.replace('_', ' ')}: {value}")
-    lines = tuple(_folded(details.get("instructions", ())))
+    lines = tuple(Line(before or "", after or "") for before, after in details.get("instructions", ()))
     return Difference(state, (), tuple(details.get("sections", ())), tuple(deltas), tuple(notes), lines)
 
 
 def _text(value: object) -> str:
     return "absent" if value is None else str(value)
-
-
-def _folded(pairs: Sequence[Sequence[str | None]]) -> Iterator[Line]:
-    """A diff with runs of equal lines left out, but for a few around each difference."""
-    lines = [Line(before or "", after or "") for before, after in pairs]
-    near = {at + shift for at, line in enumerate(lines) if line.changed for shift in range(-_CONTEXT, _CONTEXT + 1)}
-    skipped = 0
-    for at, line in enumerate(lines):
-        if at not in near:
-            skipped += 1
-            continue
-        if skipped:
-            yield Line("", "", skipped)
-            skipped = 0
-        yield line
-    if skipped:
-        yield Line("", "", skipped)

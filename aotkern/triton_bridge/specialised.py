@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aotkern import kernelsource
+from aotkern.build import closure
 from aotkern.compileoptions import RESERVED, as_constants
 from aotkern.digest import Digest
 from aotkern.errors import InputError
@@ -89,11 +89,14 @@ def read(source: Any, target: Any, options: Mapping[str, Any] | None) -> Asked:
 
 
 def digest(function: Any, functions: Mapping[str, Any]) -> Digest:
-    """`kernelsource.digest`, worked out once for each content: Triton's own key of a function changes with it."""
+    """The digest of a kernel, by the rule of the build.
+
+    It is worked out once for each content: Triton's own key of a function changes with it.
+    """
     memo = tuple((name, value.cache_key) for name, value in sorted(functions.items()))
     key = (function.cache_key, memo)
     if key not in _DIGESTS:
-        _DIGESTS[key] = kernelsource.digest(function, functions)
+        _DIGESTS[key] = closure.digest((function, *(functions[name] for name in sorted(functions))))
     return _DIGESTS[key]
 
 
