@@ -38,7 +38,7 @@ def _reasons(result: ArmResult) -> Iterator[str]:
 
 ON_PAPER = (
     "Tensors had no memory and the device existed on paper: no GPU was used and nothing was compiled. Triton's own\n"
-    "binder said which specialisations are new; for prebuilt variants the loader's own rule said which one serves a call."
+    "binder said which specialisations are new; for prebuilt variants the loader's own rule said which serves a call."
 )
 """How the numbers came about, without a GPU."""
 
