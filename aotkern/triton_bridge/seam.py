@@ -64,11 +64,8 @@ class Seam:
             holder = module if name == module.__name__ else sys.modules.get(name)
             if holder is not None and vars(holder).get("compile") is original:
                 self._set(holder, "compile", wrapper)
-        jit = sys.modules.get("triton.runtime.jit")
-        kind = getattr(jit, "JITFunction", None)
-        for function in gc.get_objects() if kind is not None else ():
-            if type(function) is kind and vars(function).get("compile") is original:
-                self._set(function, "compile", wrapper)
+        _exchange(original, wrapper)
+        self._undo.append(lambda: _exchange(wrapper, original))
 
     def _on_autotuner(self, module: ModuleType) -> None:
         for name, around in self._methods.items():
@@ -91,3 +88,11 @@ class Seam:
                 setattr(owner, name, original)
 
         self._undo.append(undo)
+
+
+def _exchange(old: Compile, new: Compile) -> None:
+    """Give JIT functions that have looked `old` up already `new` instead."""
+    kind = getattr(sys.modules.get("triton.runtime.jit"), "JITFunction", None)
+    for function in gc.get_objects() if kind is not None else ():
+        if type(function) is kind and vars(function).get("compile") is old:
+            function.compile = new

@@ -43,7 +43,7 @@ def pair(x, shape):
 def fixed(x, V: tl.constexpr, DTYPE: tl.constexpr, MODE: tl.constexpr, FN: tl.constexpr, SHAPE: tl.constexpr):
     """Constants of every kind."""
     if MODE == "a":
-        tl.store(x, FN(SHAPE[0]).to(DTYPE))
+        tl.store(x, FN(tl.full((), SHAPE[0], DTYPE)))
     if V is not None:
         tl.store(x + 1, V)
 
