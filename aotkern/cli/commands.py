@@ -19,6 +19,8 @@ COMMANDS = {
     "audit": ("aotkern.cli.gate:audit", "Prove things about kernels and bundles before a release."),
     "keygen": ("aotkern.cli.trust:keygen", "Make a key for signing bundles."),
     "sign": ("aotkern.cli.trust:sign", "Sign a bundle, with what the audits said of it."),
+    "pack": ("aotkern.cli.pack:pack", "Pack bundles as a wheel that pip installs and the loader finds."),
+    "lock": ("aotkern.cli.pack:lock", "Pin bundles by digest for a consumer."),
     "push": ("aotkern.cli.transfer:push", "Push bundles to a registry or a store."),
     "pull": ("aotkern.cli.transfer:pull", "Pull the bundle for one target, checked before it gets its name."),
     "cache": ("aotkern.cli.cache:cache", "Show or clear the local store of compiled variants."),

@@ -26,8 +26,14 @@ from aotkern.manifest import Manifest, VariantEntry
     type=click.Path(path_type=Path),
     help="Refuse what the keys of this trust file do not vouch for.",
 )
+@click.option(
+    "--locked",
+    metavar="LOCKFILE",
+    type=click.Path(path_type=Path),
+    help="Refuse bundles that are not the ones in this lock file.",
+)
 @common.json_option
-def verify(bundles: tuple[str, ...], trust: Path | None, as_json: bool) -> NoReturn:
+def verify(bundles: tuple[str, ...], trust: Path | None, locked: Path | None, as_json: bool) -> NoReturn:
     """Check every byte of BUNDLEs: hashes, manifest, and each ELF against what the manifest says of it.
 
     With --require-signature the decision about the signature beside each file comes first, and what is refused is not
@@ -36,6 +42,8 @@ def verify(bundles: tuple[str, ...], trust: Path | None, as_json: bool) -> NoRet
     lines: list[str] = []
     rows: list[dict[str, Any]] = []
     opened = _opener(trust)
+    if locked is not None:
+        opened = _only_locked(opened, locked)
     for name in bundles:
         problems, line, facts = _verified(name, opened)
         lines += [*(f"REFUSED {problem}" for problem in problems), *([line] if line else [])]
@@ -61,6 +69,20 @@ def _opener(trust: Path | None) -> _Opener:
         return approval.bundle, {"signers": list(approval.signers), "sequence": approval.statement.sequence}
 
     return open_signed
+
+
+def _only_locked(opened: _Opener, path: Path) -> _Opener:
+    """An opener that refuses what is not in the lock file."""
+    from aotkern.lock import Lock  # noqa: PLC0415 - nobody pays for it who does not ask
+
+    lock = Lock.read(path)
+
+    def open_locked(name: str) -> tuple[Bundle, dict[str, Any]]:
+        bundle, facts = opened(name)
+        lock.check([bundle])
+        return bundle, facts
+
+    return open_locked
 
 
 def _verified(name: str, opened: _Opener) -> tuple[tuple[Problem, ...], str, dict[str, Any]]:

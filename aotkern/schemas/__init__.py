@@ -24,6 +24,7 @@ KINDS = (
     "jit",
     "jit-budget",
     "jit-event",
+    "lock",
     "manifest",
     "numerics",
     "policy",
@@ -34,10 +35,11 @@ KINDS = (
     "resources",
     "show",
     "sign",
+    "trace",
     "variant",
     "verify",
 )
-"""The kinds of documents; `aotkern.KIND/1` is what stands in the `schema` field of each but manifest and policy."""
+"""The kinds of documents; `aotkern.KIND/1` is the `schema` field of each but lock, manifest, policy and trace."""
 
 _USES = {
     "audit": ("identity", "resources"),

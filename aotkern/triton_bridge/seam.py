@@ -58,14 +58,17 @@ class Seam:
             self._undo.pop()()
 
     def _on_compiler(self, module: ModuleType) -> None:
-        original = module.compile
-        wrapper = self._switched(original, self._around(original))
+        # Others may have wrapped the function under one name and not under the next: each gets what fits it.
+        wrappers: dict[Compile, Compile] = {}
         for name in ("triton.compiler.compiler", "triton.compiler", "triton"):
             holder = module if name == module.__name__ else sys.modules.get(name)
-            if holder is not None and vars(holder).get("compile") is original:
-                self._set(holder, "compile", wrapper)
-        _exchange(original, wrapper)
-        self._undo.append(lambda: _exchange(wrapper, original))
+            original = vars(holder).get("compile") if holder is not None else None
+            if holder is not None and original is not None and not isinstance(original, ModuleType):
+                if original not in wrappers:
+                    wrappers[original] = self._switched(original, self._around(original))
+                self._set(holder, "compile", wrappers[original])
+        _exchange(wrappers)
+        self._undo.append(lambda: _exchange({wrapper: original for original, wrapper in wrappers.items()}))
 
     def _on_autotuner(self, module: ModuleType) -> None:
         for name, around in self._methods.items():
@@ -90,9 +93,9 @@ class Seam:
         self._undo.append(undo)
 
 
-def _exchange(old: Compile, new: Compile) -> None:
-    """Give JIT functions that have looked `old` up already `new` instead."""
+def _exchange(new: Mapping[Compile, Compile]) -> None:
+    """Give JIT functions that have looked the function up already its replacement."""
     kind = getattr(sys.modules.get("triton.runtime.jit"), "JITFunction", None)
     for function in gc.get_objects() if kind is not None else ():
-        if type(function) is kind and vars(function).get("compile") is old:
-            function.compile = new
+        if type(function) is kind and vars(function).get("compile") in new:
+            function.compile = new[vars(function)["compile"]]

@@ -1,0 +1,105 @@
+"""What is built of a trace: trials, functions, other targets, wider variants."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from aotkern.build import traceplan
+from aotkern.canonical import loads
+from aotkern.digest import Digest
+from aotkern.spec import VariantKey
+from aotkern.target import Target
+from aotkern.trace import Chosen, Recorded, Trace, Unbuildable
+
+GFX942, GFX950, SM90, SM80 = map(Target.parse, ("gfx942", "gfx950", "cuda:90", "cuda:80"))
+SOURCE = Digest.of(b"source")
+
+
+def row(key: str, **more) -> Recorded:
+    return Recorded(VariantKey.parse(f"m.{key}"), "m", SOURCE, constexprs=("B",), triton="3.9.0", **more)
+
+
+def keys(trace: Trace, *targets: Target, widen: bool = False, **more) -> list[str]:
+    plan = traceplan.planned(trace, targets, widen=widen, **more)
+    return [str(item.key).removeprefix("m.") for item in plan.recorded]
+
+
+def test_what_was_recorded_on_a_target_is_built_for_it_alone():
+    trace = Trace.of([row("k[hip:gfx942](x:*fp32:DS)"), row("k[cuda:90](x:*fp32:D)")])
+    assert keys(trace, GFX942) == ["k[hip:gfx942](x:*fp32:DS)"]
+    assert keys(trace, GFX950) == ["k[hip:gfx950](x:*fp32:DS)"]
+    assert keys(trace, SM80) == ["k[cuda:80](x:*fp32:D)"]
+
+
+def test_classes_and_hints_of_the_other_back_end_are_dropped():
+    trace = Trace.of([row("k[hip:gfx942](x:*fp32:DS,n:i32:D){kpack=2,num_warps=8,waves_per_eu=1}")])
+    assert keys(trace, SM90) == ["k[cuda:90](x:*fp32:D,n:i32:D){num_warps=8}"]
+    other = Trace.of([row("k[cuda:90](x:*fp32:D,n:i32){launch_pdl=True,maxnreg=64,num_warps=8}")])
+    assert keys(other, GFX942) == [
+        "k[hip:gfx942](x:*fp32:D,n:i32){launch_pdl=True,num_warps=8}",
+        "k[hip:gfx942](x:*fp32:DS,n:i32){launch_pdl=True,num_warps=8}",
+    ]
+
+
+def test_a_pointer_on_the_other_back_end_gets_both_storage_classes():
+    trace = Trace.of([row("k[cuda:90](x:*fp32,n:i32)")])
+    assert keys(trace, GFX942) == ["k[hip:gfx942](x:*fp32,n:i32)", "k[hip:gfx942](x:*fp32:S,n:i32)"]
+    assert keys(Trace.of([row("k[cuda:90](n:i32)")]), GFX942) == ["k[hip:gfx942](n:i32)"]
+
+
+def test_widening_leaves_constexprs_and_what_is_inside_tuples():
+    trace = Trace.of([row("k[hip:gfx942](x:*fp32:DS,n=1,t(=1,:i32:D),B=1)")])
+    assert keys(trace, GFX942, widen=True) == [
+        "k[hip:gfx942](x:*fp32,n:i32,t(=1,:i32),B=1)",
+        "k[hip:gfx942](x:*fp32:D,n:i32,t(=1,:i32),B=1)",
+        "k[hip:gfx942](x:*fp32:DS,n:i32,t(=1,:i32),B=1)",
+        "k[hip:gfx942](x:*fp32:DS,n=1,t(=1,:i32:D),B=1)",
+    ]
+
+
+def test_a_kernel_is_named_after_the_functions_it_is_given():
+    first = row("k[hip:gfx942](x:*fp32,F=&relu)", functions=(("relu", "m"),))
+    second = replace(row("k[hip:gfx942](x:*fp32,F=&gelu)"), functions=(("gelu", "m"),), source=Digest.of(b"other"))
+    assert keys(Trace.of([first, second]), GFX942) == [
+        "k.gelu[hip:gfx942](x:*fp32,F=&gelu)",
+        "k.relu[hip:gfx942](x:*fp32,F=&relu)",
+    ]
+
+
+def test_only_chosen_trials_are_built():
+    trials = [row(f"k[cuda:90](x:*fp32,B={b}){{num_warps={w}}}", trial=True) for b, w in ((32, 2), (64, 2), (64, 8))]
+    choice = Chosen("m.k", SOURCE, "cuda:90", ("1024",), (("B", "64"), ("num_stages", "3"), ("num_warps", "8")))
+    assert keys(Trace.of([*trials, choice]), SM90) == ["k[cuda:90](x:*fp32,B=64){num_warps=8}"]
+    assert keys(Trace.of(trials), SM90) == []
+    assert keys(Trace.of([*trials, replace(choice, source=Digest.of(b"other"))]), SM90) == []
+
+
+def test_excluded_kernels_are_left_out():
+    trace = Trace.of([row("k[cuda:90](x:*fp32)"), row("other[cuda:90](x:*fp32)")])
+    assert keys(trace, SM90, exclude=["m.oth*"]) == ["k[cuda:90](x:*fp32)"]
+
+
+def test_a_choice_that_was_measured_on_the_target_counts_before_others():
+    here = Chosen("m.k", SOURCE, "cuda:90", ("1",), (("B", "64"),))
+    there = replace(here, target="hip:gfx942", config=(("B", "32"),))
+    elsewhere = replace(there, key=("2",))
+    text = traceplan.tuning([there, elsewhere, here], SM90)
+    assert [(item["key"], item["config"]) for item in loads(text.encode(), "tuning")] == [
+        (["1"], {"B": "64"}),
+        (["2"], {"B": "32"}),
+    ]
+    assert traceplan.tuning([], SM90) == ""
+
+
+@pytest.mark.parametrize("count", [traceplan.MANY - 1, traceplan.MANY])
+def test_a_constant_with_many_values_is_noted(count):
+    trace = Trace.of([row(f"k[cuda:90](x:*fp32,B={b})") for b in range(count)])
+    expected = ["kernel m.k: argument B took 16 values: could it be a run-time argument?"]
+    assert list(traceplan.notes(trace)) == (expected if count == traceplan.MANY else [])
+
+
+def test_what_cannot_be_built_is_noted_with_its_reason():
+    trace = Trace.of([Unbuildable("triton_poi", "cuda:90", "its module was generated")])
+    assert list(traceplan.notes(trace)) == ["kernel triton_poi (cuda:90): not built: its module was generated"]
