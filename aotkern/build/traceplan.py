@@ -4,7 +4,8 @@
 2. A kernel that is given functions as constants becomes one kernel for each set of them, named after them.
 3. What was recorded on a target is built for it. A kernel that was not recorded there is carried over from another
    target: a pointer class that only one back end has is dropped or built both ways, hints that only the other back end
-   knows are dropped, and everything else is asked for as it is, so that the back end refuses what it does not have.
+   knows are dropped, `num_warps` is bounded by what a workgroup can have, and everything else is asked for as it is, so
+   that the back end refuses what it does not have.
 4. Widening adds, for every variant, what serves the values that were not seen.
 """
 
@@ -79,12 +80,21 @@ def _translated(key: VariantKey, target: Target) -> Iterator[VariantKey]:
     if key.target.backend is target.backend:
         yield replace(key, target=target)
         return
-    options = tuple((name, value) for name, value in key.options if name not in HINTS[key.target.backend])
+    options = tuple(
+        (name, _most_warps(value, target) if name == "num_warps" else value)
+        for name, value in key.options
+        if name not in HINTS[key.target.backend]
+    )
     moved = replace(key, target=target, options=options)
     yield _with(moved, lambda leaf: replace(leaf, small=False))
     if target.backend is Backend.HIP:
         # Whether a storage is small was not recorded: 32-bit offsets where it is, and a variant for all others.
         yield _with(moved, lambda leaf: replace(leaf, small=leaf.is_pointer))
+
+
+def _most_warps(asked: Constant, target: Target) -> Constant:
+    """As many waves as a workgroup of the target can have: 32 warps of 32 lanes are as many threads as 16 of 64."""
+    return Constant.of(min(asked.value, target.limits.max_warps))
 
 
 def general(key: VariantKey, constexprs: Sequence[str]) -> Iterator[VariantKey]:

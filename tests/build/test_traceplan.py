@@ -43,6 +43,12 @@ def test_classes_and_hints_of_the_other_back_end_are_dropped():
     ]
 
 
+def test_more_warps_than_a_workgroup_can_have_become_the_most_it_can_have():
+    trace = Trace.of([row("k[cuda:90](n:i32){num_warps=32}")])
+    assert keys(trace, GFX942) == ["k[hip:gfx942](n:i32){num_warps=16}"]
+    assert keys(trace, SM80) == ["k[cuda:80](n:i32){num_warps=32}"]
+
+
 def test_a_pointer_on_the_other_back_end_gets_both_storage_classes():
     trace = Trace.of([row("k[cuda:90](x:*fp32,n:i32)")])
     assert keys(trace, GFX942) == ["k[hip:gfx942](x:*fp32,n:i32)", "k[hip:gfx942](x:*fp32:S,n:i32)"]

@@ -67,7 +67,7 @@ def test_every_process_is_served_and_nothing_is_written(folder, method, tmp_path
 
 
 def test_error_mode_stops_the_program_with_the_reason(folder):
-    done = run("run", "--bundle", "out", folder=folder, program=("spawn", "16", "1"))
+    done = run("run", "--bundle", "out", folder=folder, program=("spawn", "16", str(2**31)))
     assert done.returncode == 1
     assert "MissError: served_kernels.scale: no prebuilt variant fits this call" in done.stderr
     assert "1 specialisations served, 1 missed" in done.stderr

@@ -252,6 +252,7 @@ def test_widening_serves_what_was_not_seen(install, tmp_path):
         "x:*fp32:DS,out:*fp32:DS,n:i32",
         "x:*fp32:DS,out:*fp32:DS,n:i32:D",
     ]
+    kernels.forget()
     installation = install(path)
     with launching("gfx942") as device:
         for n in (1, 16, 17, 48):
