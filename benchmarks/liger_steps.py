@@ -95,7 +95,9 @@ def main() -> None:
             from aotkern.target import Target
             from aotkern.triton_bridge.paper import paper_device
 
-            stack.enter_context(paper_device(Target.parse(options.paper)))
+            target = Target.parse(options.paper)
+            torch.version.hip = "on paper" if target.backend.value == "hip" else None  # Liger asks which GPU this is
+            stack.enter_context(paper_device(target))
         else:
             torch.cuda.init()
         imported = time.perf_counter()
