@@ -1,4 +1,4 @@
-"""Liger-Kernel's operators on one NVIDIA GPU: Triton's JIT cold and warm, and the same program served prebuilt binaries.
+"""Liger-Kernel's operators on one NVIDIA GPU: Triton's JIT cold and warm, and the same program with prebuilt binaries.
 
 On the GPU machine, which need have no network and no pinned toolchain:
 
@@ -13,9 +13,9 @@ On the GPU machine again:
     PYTHONPATH=. python benchmarks/h200_run_unchanged.py run --bundles bundles --json unchanged.json
 
 `run` starts three fresh processes of the unchanged program `liger_steps.py` in turn: with an empty Triton cache (cold),
-with that cache again (warm), and served in mode `error` with another empty cache, which must stay empty: a compile would
-end the program. It reports times to the end of the first training step and of an inference step, and compares results
-tensor by tensor with those of the JIT.
+with that cache again (warm), and served in mode `error` with another empty cache, in which no binary may appear: a
+compile would end the program. It reports times to the end of the first training step and of an inference step, and
+compares results tensor by tensor with those of the JIT.
 
 What can be said depends on the versions. Where the bundle's Triton is the running one, results must be equal bit for
 bit. Where it is another tested one, bundles are used by permission (`--other-triton`), the code is another compiler's,
@@ -48,7 +48,8 @@ TOLERANCE = {torch.bfloat16: 2e-2, torch.float32: 1e-3}
 def start(command: list[str], cache: Path, out: Path) -> dict[str, Any]:
     """Run the program in a fresh process; what it wrote."""
     environment = {**os.environ, "TRITON_CACHE_DIR": str(cache), "TRITON_DEFAULT_FP_FUSION": "1"}
-    done = subprocess.run([*command, *PROGRAM, "--out", str(out)], env=environment, capture_output=True, text=True)
+    program = [*command, *PROGRAM, "--out", str(out)]
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(command) or 'JIT'}: exit {done.returncode}\n{done.stderr[-3000:]}")
     return {**json.loads(out.read_text()), "tensors": torch.load(out.with_suffix(".pt")), "said": done.stderr[-2000:]}
