@@ -89,7 +89,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
     counts = Counter(row.get("event") for row in rows)
     reasons = Counter(row["reason"] for row in rows if row.get("event") in ("miss", "untuned"))
     lines = [
-        f"{counts['process']} processes with Triton, {counts['hit']} specialisations served, {counts['miss']} missed; "
+        f"{counts['process']} processes served: {counts['hit']} specialisations hit, {counts['miss']} missed; "
         f"{counts['tuned']} tunings known, {counts['untuned']} not"
     ]
     lines += [f"{count} x {reason}" for reason, count in reasons.most_common(SHOWN)]

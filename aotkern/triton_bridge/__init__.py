@@ -15,8 +15,17 @@ watch        putting them on a Triton and taking them off again
 session      one watch from beginning to end
 paper        a device without hardware, to run a JIT path anywhere
 child        what an injected `sitecustomize` starts in a watched process
+specialised  what Triton asks its compiler for, as a request that a trace can hold and a bundle can answer
+seam         a wrapper at the place where Triton looks its compiler up, put on and taken off
+tracing      recording those requests as rows of a trace
+recording    a recording from beginning to end
+shelf        which prebuilt variant answers a request, and why none does; pure
+prebuilt     Triton's `CompiledKernel`, made from a variant of a bundle
+serve        answering Triton's requests, autotuners' too
+installed    `aotkern.install`, and the same in an injected process or a plugin
 pytest_plugin    a marker and a fixture for tests that must not compile
 
-Only standard library modules, `aotkern.errors`, `aotkern.spec` and `aotkern.target` are imported, because this code
-runs inside programs that did not ask for it. Not in here: what the events mean (`aotkern.audit.jit`).
+What watches imports standard library modules, `aotkern.errors`, `aotkern.spec` and `aotkern.target` only, because it
+runs inside programs that did not ask for it; what serves imports what reads bundles, too. Triton is imported inside
+functions that its own calls have led to. Not in here: what the events mean (`aotkern.audit.jit`).
 """

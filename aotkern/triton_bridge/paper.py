@@ -3,7 +3,7 @@
 Triton asks a driver for the target, the device and the stream, and tensors for an address, a dtype and the size of
 their storage. Both can be made up. What is compiled is real code for the target; only loading and launching are not.
 
-This is the one module of the room that imports Triton by itself, for those who simulate a program.
+It imports Triton by itself, for those who simulate a program.
 """
 
 from __future__ import annotations

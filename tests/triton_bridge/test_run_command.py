@@ -62,7 +62,7 @@ def test_every_process_is_served_and_nothing_is_written(folder, method, tmp_path
     caches = {"TRITON_CACHE_DIR": str(tmp_path / "cache")}
     done = run("run", "--bundle", "out", folder=folder, program=(method, "16", "17", "32"), **caches)
     assert done.returncode == 0, done.stderr
-    assert "2 specialisations served, 0 missed" in done.stderr
+    assert "2 specialisations hit, 0 missed" in done.stderr
     assert not (tmp_path / "cache").exists()
 
 
@@ -70,7 +70,7 @@ def test_error_mode_stops_the_program_with_the_reason(folder):
     done = run("run", "--bundle", "out", folder=folder, program=("spawn", "16", str(2**31)))
     assert done.returncode == 1
     assert "MissError: served_kernels.scale: no prebuilt variant fits this call" in done.stderr
-    assert "1 specialisations served, 1 missed" in done.stderr
+    assert "1 specialisations hit, 1 missed" in done.stderr
     assert "1 x served_kernels.scale: no prebuilt variant fits this call" in done.stderr
 
 
