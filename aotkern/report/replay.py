@@ -29,29 +29,29 @@ def summary(workload: Workload, results: Sequence[ArmResult], verdict: Verdict) 
 def _reasons(result: ArmResult) -> Iterator[str]:
     for row in result.report.rows:
         if row.phase == SCORED:
-            reasons = "; ".join(cause.message for cause in row.causes[:_REASONS])
-            yield f"{row.kernel}, {counted(row.count, 'compile')}: {reasons}"
+            why = "; ".join(cause.message for cause in row.causes[:_REASONS])
+            yield f"{row.kernel}, {counted(row.count, 'compile')}: {why}"
     for (phase, kernel), gaps in result.gaps.items():
         for gap in gaps[:_REASONS]:
             yield f"{kernel}, no variant in phase {phase}: {'; '.join(gap.reasons)}"
 
 
-def markdown(workload: Workload, results: Sequence[ArmResult]) -> str:
-    """The comparison as a page."""
-    requests, limits = workload.requests, workload.limits
-    scored = requests.drawn(requests.scored, requests.seed)
-    prompts, outputs = sum(r.prompt for r in scored), sum(r.output for r in scored)
+ON_PAPER = (
+    "Tensors had no memory and the device existed on paper: no GPU was used and nothing was compiled. Triton's own\n"
+    "binder said which specialisations are new; for prebuilt variants the loader's own rule said which serves a call."
+)
+"""How the numbers came about, without a GPU."""
+
+
+def markdown(workload: Workload, results: Sequence[ArmResult], where: str = ON_PAPER) -> str:
+    """The comparison as a page; `where` says how the numbers came about."""
     lines = [
         f"# Replay: {workload.name}",
         "",
-        "Binaries that serving this workload compiles, counted by driving the kernels' own host code with tensors that",
-        "have no memory, on a device that exists on paper. No GPU was used and nothing was compiled: Triton's binder",
-        "said which specialisations are new; for prebuilt variants the loader's own rule said which one serves a call.",
+        "Binaries that this workload makes a server compile, counted by driving the kernels' own host code.",
+        where,
         "",
-        f"- {requests.warmup} warm-up requests, then {requests.scored} scored ones, {requests.concurrency} in flight;"
-        f" {prompts:,} prompt tokens and {outputs:,} generated tokens while scored.",
-        f"- At most {limits.batched_tokens:,} tokens and {limits.sequences:,} sequences in a step;"
-        f" decode steps of up to {max(limits.captured_rows, default=0)} rows run in captured graphs.",
+        *_served(workload),
         "- One layer of each kind (window only, top entries, all entries); layers of a kind share their binaries.",
         "",
     ]
@@ -72,6 +72,22 @@ def markdown(workload: Workload, results: Sequence[ArmResult]) -> str:
         lines += ["", *(f"- {reason}" for reason in _reasons(result))]
         lines += [""] if lines[-1] else []
     return "\n".join(lines)
+
+
+def _served(workload: Workload) -> Iterator[str]:
+    requests, limits = workload.requests, workload.limits
+    if workload.sweep:
+        yield f"- A sweep of {len(workload.sweep)} steps that each run whole prompts, in the warm-up."
+    if requests is not None:
+        scored = requests.drawn(requests.scored, requests.seed)
+        prompts, outputs = sum(r.prompt for r in scored), sum(r.output for r in scored)
+        yield (
+            f"- {requests.warmup} warm-up requests, then {requests.scored} scored ones, {requests.concurrency} in "
+            f"flight; {prompts:,} prompt tokens and {outputs:,} generated tokens while scored."
+        )
+        yield f"- At most {limits.batched_tokens:,} tokens and {limits.sequences:,} sequences in a step."
+    if limits.captured_rows:
+        yield f"- Decode steps of up to {limits.captured_rows[-1]} rows run in captured graphs."
 
 
 def json_document(workload: Workload, results: Sequence[ArmResult], verdict: Verdict) -> JSON:

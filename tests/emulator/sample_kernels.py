@@ -21,31 +21,30 @@ def softmax(x, out, stride, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def matmul(a, b, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def matmul(a, b, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, ZERO: tl.constexpr):
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     columns = tl.program_id(1) * BN + tl.arange(0, BN)
     total = tl.zeros((BM, BN), tl.int32 if a.dtype.element_ty == tl.int8 else tl.float32)
     for start in range(0, k, BK):
         depth = start + tl.arange(0, BK)
-        left = tl.load(a + rows[:, None] * k + depth[None, :], (rows[:, None] < m) & (depth[None, :] < k), other=0)
-        right = tl.load(
-            b + depth[:, None] * n + columns[None, :], (depth[:, None] < k) & (columns[None, :] < n), other=0
-        )
+        left = tl.load(a + rows[:, None] * k + depth[None, :], (rows[:, None] < m) & (depth[None, :] < k), other=ZERO)
+        inside = (depth[:, None] < k) & (columns[None, :] < n)
+        right = tl.load(b + depth[:, None] * n + columns[None, :], inside, other=ZERO)
         total = tl.dot(left, right, total)
     tl.store(c + rows[:, None] * n + columns[None, :], total, (rows[:, None] < m) & (columns[None, :] < n))
 
 
 @triton.jit
 def scaled_matmul(a, a_scale, b, b_scale, c, K: tl.constexpr, A: tl.constexpr, B: tl.constexpr):
-    rows, depth, groups = tl.arange(0, 32), tl.arange(0, K), tl.arange(0, K // 32)
+    rows, groups = tl.arange(0, 64), tl.arange(0, K // 32)
     PACK_A: tl.constexpr = 2 if A == "e2m1" else 1
     PACK_B: tl.constexpr = 2 if B == "e2m1" else 1
     left = tl.load(a + rows[:, None] * (K // PACK_A) + tl.arange(0, K // PACK_A)[None, :])
-    right = tl.load(b + tl.arange(0, K // PACK_B)[:, None] * 32 + rows[None, :])
+    right = tl.load(b + tl.arange(0, K // PACK_B)[:, None] * 64 + rows[None, :])
     left_scale = tl.load(a_scale + rows[:, None] * (K // 32) + groups[None, :])
     right_scale = tl.load(b_scale + rows[:, None] * (K // 32) + groups[None, :])
     total = tl.dot_scaled(left, left_scale, A, right, right_scale, B)
-    tl.store(c + rows[:, None] * 32 + rows[None, :], total)
+    tl.store(c + rows[:, None] * 64 + rows[None, :], total)
 
 
 @triton.jit
@@ -54,7 +53,8 @@ def histogram(x, sums, top, n, BLOCK: tl.constexpr):
     live = at < n
     values = tl.load(x + at, live, other=0)
     tl.atomic_add(sums + at % 7, values, live)
-    tl.atomic_max(top + at * 0, values, live)
+    # Not negative: Triton 3.9 combines lanes of one address by an unsigned maximum.
+    tl.atomic_max(top + at * 0, tl.abs(values), live)
 
 
 @triton.jit

@@ -126,6 +126,17 @@ def tiny(name: str) -> list[Fraction]:
     return made
 
 
+def small_place(k: int, depth: int, name: str) -> tuple[int, int]:
+    """Which slice of the lanes holds value k of a row, and as its how manyth value.
+
+    8-bit formats hold 16 values in each half of K; the others 32 in a row.
+    """
+    if name not in ("fp8", "bf8"):
+        return divmod(k, 32)
+    half, within = divmod(k, depth // 2)
+    return within // 16, half * 16 + within % 16
+
+
 SMALL = ("fp8", "bf8", "fp6", "bf6", "fp4")
 
 
@@ -147,9 +158,8 @@ def test_small_formats_without_scales(rows: int, names: tuple[str, str]) -> None
         for register, column in enumerate(zip(*(packed(lane, width) for lane in codes), strict=True)):
             bench.set(base + register, column)
         spelt.append(f"v[{base}:{base + share * width // 32 - 1}]")
-        matrices.append(
-            [[meaning(codes[k // share * rows + row][k % share]) for k in range(depth)] for row in range(rows)]
-        )
+        places = [small_place(k, depth, name) for k in range(depth)]
+        matrices.append([[meaning(codes[part * rows + row][index]) for part, index in places] for row in range(rows)])
     count = rows * rows // 64
     formats = f"cbsz:{SMALL.index(names[0])} blgp:{SMALL.index(names[1])}"
     bench.run(f"v_mfma_f32_{rows}x{rows}x{depth}_f8f6f4 v[0:{count - 1}], {spelt[0]}, {spelt[1]}, 0 {formats}")

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from aotkern.arguments import bind, read
+from aotkern.audit.counting import JitCount
 from aotkern.audit.coverage.catalogue import Catalogue
 from aotkern.audit.coverage.proof import Gap, gap_of, in_words
 from aotkern.audit.jit.events import Log
@@ -51,7 +52,7 @@ class JitArm:
 
     def __init__(self, functions: Mapping[str, Any]) -> None:
         self.launches: Counter[tuple[str, str]] = Counter()
-        self._functions = {name: type(kernel)(kernel.fn, **_options(kernel)) for name, kernel in functions.items()}
+        self._functions = {name: fresh(kernel) for name, kernel in functions.items()}
         self._sink, self._gate = MemorySink(), Gate()
         self._recorder = Recorder(self._sink, self._gate)
         self._met: set[tuple[str, str]] = set()
@@ -100,8 +101,10 @@ class JitArm:
         return True
 
 
-def _options(kernel: Any) -> dict[str, Any]:
-    return {"do_not_specialize": kernel.do_not_specialize, "debug": kernel.debug, "noinline": kernel.noinline}
+def fresh(kernel: Any) -> Any:
+    """A JIT function of the same source with an empty table of binaries, so that arms do not warm each other."""
+    names = ("do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline")
+    return type(kernel)(kernel.fn, **{name: getattr(kernel, name) for name in names})
 
 
 class BundleArm:
@@ -168,3 +171,41 @@ class _Indexed:
 
     def __getitem__(self, grid: object) -> Callable[..., None]:
         return self._on_grid(grid)
+
+
+class LaunchingArm:
+    """Launches for real, on whatever device is active, and counts what Triton compiles for it.
+
+    Args:
+        launcher: What launches: `launcher[kernel][grid](...)`.
+        count: The count that is running.
+    """
+
+    def __init__(self, launcher: Any, count: JitCount) -> None:
+        self.launches: Counter[tuple[str, str]] = Counter()
+        self.launcher, self._count, self._phase = launcher, count, "startup"
+        self._gaps: dict[tuple[str, str], dict[tuple[str, ...], Gap]] = {}
+
+    def __getitem__(self, kernel: str, /) -> Any:
+        """The launcher's own kernel, counted."""
+        self.launches[self._phase, kernel] += 1
+        return self.launcher[kernel]
+
+    def phase(self, name: str) -> None:
+        """Begin a phase."""
+        self._phase = name
+        self._count.phase(name)
+
+    def log(self) -> Log:
+        """What was compiled."""
+        return self._count.report.log
+
+    def missed(self, kernel: str, outcome: Miss) -> None:
+        """Note a call that the launcher, a bundle, has no variant for."""
+        gap = gap_of(outcome, "", 1)
+        self._gaps.setdefault((self._phase, kernel), {}).setdefault(gap.reasons, gap)
+
+    @property
+    def gaps(self) -> Mapping[tuple[str, str], tuple[Gap, ...]]:
+        """Calls that no variant serves, by phase and kernel."""
+        return {key: tuple(rows.values()) for key, rows in self._gaps.items()}

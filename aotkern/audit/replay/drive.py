@@ -1,21 +1,22 @@
 """One arm from the first graph capture to the last request, and what it would have compiled where.
 
-Phases: `capture` (graphs of decode steps), `warmup` (requests that are not scored), `scored`. Steps that are alike in
-everything that a launch depends on are driven once.
+Phases: `capture` (graphs of decode steps), `warmup` (a sweep, and requests that are not scored), `scored`. Steps that
+replay the same graph are driven once.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol
 
 from aotkern.audit.coverage.proof import Gap
 from aotkern.audit.findings import Verdict
 from aotkern.audit.jit.judge import JitReport, judge
 from aotkern.audit.replay.arms import Counting
-from aotkern.audit.replay.scheduler import Step, steps
+from aotkern.audit.replay.scheduler import Chunk, Step, steps
 from aotkern.audit.replay.workload import Arm, Workload
 from aotkern.triton_bridge.budget import Budget
 
@@ -80,20 +81,25 @@ def drive(workload: Workload, arm: Arm, launcher: Counting, server: Server) -> A
     for rows in reversed(workload.limits.captured_rows):
         server.capture(rows)
     counted[CAPTURE] = (len(workload.limits.captured_rows), 0)
-    requests = workload.requests
-    for phase, count, seed in (
-        (WARMUP, requests.warmup, requests.seed + 1),
-        (SCORED, requests.scored, requests.seed),
-    ):
-        launcher.phase(phase)
-        served = steps(requests.drawn(count, seed), workload.limits, requests.concurrency)
-        counted[phase] = _serve(served, workload, server)
+    swept = (Step(tuple(Chunk(0, tokens) for tokens in prompts), ()) for prompts in workload.sweep)
+    launcher.phase(WARMUP)
+    counted[WARMUP] = _serve(chain(swept, _served(workload, WARMUP)), workload, server)
+    launcher.phase(SCORED)
+    counted[SCORED] = _serve(_served(workload, SCORED), workload, server)
     gaps: Mapping[tuple[str, str], tuple[Gap, ...]] = getattr(launcher, "gaps", {})
     report = judge(launcher.log(), Budget())
     binaries = Counter({(row.phase, row.kernel): row.variants for row in report.rows})
     binaries.update({key: len(rows) for key, rows in gaps.items()})
     kernels = tuple(sorted({kernel for _, kernel in launcher.launches}))
     return ArmResult(arm, kernels, binaries, dict(launcher.launches), counted, report, gaps)
+
+
+def _served(workload: Workload, phase: str) -> Iterator[Step]:
+    """The steps of the requests of a phase; the warm-up takes the seed after the scored one."""
+    requests = workload.requests
+    if requests is not None:
+        count, seed = (requests.warmup, requests.seed + 1) if phase == WARMUP else (requests.scored, requests.seed)
+        yield from steps(requests.drawn(count, seed), workload.limits, requests.concurrency)
 
 
 def _serve(served: Iterable[Step], workload: Workload, server: Server) -> tuple[int, int]:

@@ -1,30 +1,35 @@
 """What is replayed: requests, a scheduler's limits, a server, and the arms to compare. Read from TOML.
 
-version = 1
-name = "8k in, 1k out"
-server = "aotkern_kernels.replayed"   # a module with open_server(launcher, device, settings)
+    version = 1
+    name = "8k in, 1k out"
+    server = "aotkern_kernels.replayed"   # a module with open_server(launcher, device, settings)
 
-[requests]
-input = 8192                          # tokens of a prompt: uniform from input * range_ratio to input
-output = 1024
-range_ratio = 0.8
-seed = 0
-warmup = 128
-scored = 640
-concurrency = 64
+    [requests]
+    input = 8192                          # tokens of a prompt: uniform from input * range_ratio to input
+    output = 1024
+    range_ratio = 0.8
+    seed = 0
+    warmup = 128
+    scored = 640
+    concurrency = 64
 
-[scheduler]
-batched_tokens = 8192
-sequences = 1024
-captured_rows = [1, 2, 4, 8]          # decode steps of up to so many rows run in captured graphs
+    [scheduler]
+    batched_tokens = 8192
+    sequences = 1024
+    captured_rows = [1, 2, 4, 8]          # decode steps of up to so many rows run in captured graphs
 
-[settings]                            # what the server is told in every arm
-heads = 16
+    [settings]                            # what the server is told in every arm
+    heads = 16
 
-[arms.legacy]
-target = "gfx950"
-kind = "jit"                          # or "bundle"
-settings = { design = "gfx942" }      # what it is told beside that
+    [arms.legacy]
+    target = "gfx950"
+    kind = "jit"                          # or "bundle"
+    settings = { design = "gfx942" }      # what it is told beside that
+
+    [[sweep]]                             # in place of requests, or before them: single steps of prompts
+    prompts = [8192, 4096]                # their lengths
+
+Nothing here knows what the settings mean: they go to the server as they are.
 """
 
 from __future__ import annotations
@@ -125,13 +130,23 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A workload with its arms."""
+    """A workload with its arms.
+
+    Attributes:
+        name: For people.
+        server: The module whose `open_server` is replayed.
+        requests: What is served; None for a sweep alone.
+        limits: What a step may hold.
+        arms: What is compared.
+        sweep: Steps that each run some whole prompts, by their lengths.
+    """
 
     name: str
     server: str
-    requests: Requests
+    requests: Requests | None
     limits: Limits
     arms: tuple[Arm, ...]
+    sweep: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
     def read(cls, path: Path) -> Workload:
@@ -153,8 +168,11 @@ class Workload:
         """As `read`, from parsed TOML."""
         problems: list[Problem] = []
         settings = value.get("settings", {})
-        names = ("version", "name", "server", "requests", "scheduler", "arms")
+        optional = tuple(name for name in ("requests", "sweep") if name in value)
+        names = ("version", "name", "server", "scheduler", "arms", *optional)
         form = Fields({key: item for key, item in value.items() if key != "settings"}, where, names, problems)
+        if not optional:
+            problems.append(Problem(where, "requests, or a sweep", "neither"))
         if form.get("version") != VERSION:
             problems.append(Problem(f"{where}: version", str(VERSION), repr(form.get("version"))[:60]))
         arms = form.get("arms") if isinstance(form.get("arms"), dict) else {}
@@ -164,9 +182,12 @@ class Workload:
         workload = cls(
             name=form.text("name"),
             server=form.text("server"),
-            requests=_requests(form.get("requests"), f"{where}: requests", problems),
+            requests=_requests(form.get("requests"), f"{where}: requests", problems)
+            if "requests" in optional
+            else None,
             limits=_limits(form.get("scheduler"), f"{where}: scheduler", problems),
             arms=tuple(_arm(name, row, settings, f"{where}: arms.{name}", problems) for name, row in arms.items()),
+            sweep=_sweep(form.get("sweep"), f"{where}: sweep", problems) if "sweep" in optional else (),
         )
         if problems:
             raise InputError(problems)
@@ -196,6 +217,17 @@ def _requests(value: object, where: str, problems: list[Problem]) -> Requests:
         if not counts[name]:
             problems.append(Problem(f"{where}.{name}", "at least 1", "0"))
     return Requests(range_ratio=float(ratio), **counts)
+
+
+def _sweep(value: object, where: str, problems: list[Problem]) -> tuple[tuple[int, ...], ...]:
+    found = []
+    for number, row in enumerate(value if isinstance(value, list) else [value]):
+        prompts = row.get("prompts") if isinstance(row, dict) and len(row) == 1 else None
+        if not isinstance(prompts, list) or not prompts or not all(type(n) is int and n > 0 for n in prompts):
+            problems.append(Problem(f"{where} {number + 1}", "prompts = [positive integers]", repr(row)[:60]))
+        else:
+            found.append(tuple(prompts))
+    return tuple(found)
 
 
 def _limits(value: object, where: str, problems: list[Problem]) -> Limits:
