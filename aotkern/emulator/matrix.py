@@ -110,7 +110,7 @@ def as_split_matrix(values: Array, shape: Shape) -> Array:
     """The same for 8-bit values of `f8f6f4`: each half of a lane's values lies in its own half of K."""
     count = values.shape[1]
     apart = values.reshape(2, shape.per_lane // 2, count, shape.slices, shape.rows)
-    return apart.transpose(2, 4, 0, 3, 1).reshape(count, shape.rows, shape.depth)
+    return np.asarray(apart.transpose(2, 4, 0, 3, 1).reshape(count, shape.rows, shape.depth))
 
 
 def result_rows(rows: int) -> Array:
