@@ -16,8 +16,10 @@ AUDITS = {
     "identity": ("aotkern.cli.audit:identity", "Is the machine code what the baseline's was?"),
     "resources": ("aotkern.cli.audit:resources", "Registers, LDS, scratch, spills and occupancy against bounds."),
     "reproducible": ("aotkern.cli.audit:reproducible", "Does a rebuild give the same bytes?"),
+    "coverage": ("aotkern.cli.coverage:coverage", "Does every call find a prebuilt variant?"),
     "numerics": ("aotkern.cli.numerics:run", "Does the machine code compute the right numbers?"),
     "jit": ("aotkern.cli.jit:jit", "Run a program and count what Triton compiles in it."),
+    "replay": ("aotkern.cli.replay:replay", "What would a served workload compile?"),
 }
 
 

@@ -76,6 +76,7 @@ def _event(explained: Explained) -> JSON:
         "stack": list(compile_.stack),
         "again": explained.again,
         "nearest": explained.nearest,
+        "prebuilt": explained.prebuilt or None,
         "differences": [
             {"name": d.name, "aspect": str(d.aspect), "before": d.before, "after": d.after}
             for d in explained.differences

@@ -74,7 +74,7 @@ def test_reads_into_half_a_register(name: str, high: int) -> None:
 def test_writes(name: str, exec_mask: int) -> None:
     bench = loaded(exec_mask)
     before = bench.lds.copy()
-    size = int(name[1:].split("_")[0]) // 8
+    size = int(name[1:].split("_", maxsplit=1)[0]) // 8
     count = max(1, size // 4)
     bench.set_wide(2, [b | c << 32 for b, c in zip(B, C, strict=True)])
     bench.run(f"ds_write_{name} v0, {'v2' if count == 1 else f'v[2:{1 + count}]'} offset:64")
