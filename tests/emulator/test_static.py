@@ -70,7 +70,7 @@ def test_every_wait_that_is_taken_away_before_a_result_is_read_is_found(arch: st
     operands = Operands(256, 256, arch=arch)
     outcomes: Counter[str] = Counter()
     for place, instruction in enumerate(instructions):
-        if instruction.name != "s_waitcnt" or "lgkmcnt" in instruction.text and "vmcnt" in instruction.text:
+        if instruction.name != "s_waitcnt" or ("lgkmcnt" in instruction.text and "vmcnt" in instruction.text):
             continue
         found = [flaw for flaw in check(patched(code, instruction.pc, NOP)) if flaw.fault is Fault.MISSING_WAIT]
         follower = instructions[place + 1]
