@@ -31,9 +31,7 @@ def gather_dynamic(key: VariantKey, seed: int) -> Iterator[Case]:
     yield Case(case.name, case.grid, {**case.arguments, **counts}, case.expected)
 
 
-def _gather(
-    key: VariantKey, seed: int, tokens: int, batches: int, width: int, blocks: int, beyond: int = 0
-) -> Case:
+def _gather(key: VariantKey, seed: int, tokens: int, batches: int, width: int, blocks: int, beyond: int = 0) -> Case:
     """Sequences over pages in any order, with blocks out of range and a table that may end early.
 
     Some rows belong to no sequence, or claim one that does not exist or in which they do not stand.
