@@ -9,7 +9,7 @@ and launch data), where just debug information and string tables differ. A compa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import cached_property
@@ -22,6 +22,7 @@ from aotkern.codeobject import section_bytes
 from aotkern.codeobject.facts import CodeObject, Role
 from aotkern.errors import ProblemsError
 from aotkern.manifest import Manifest, VariantEntry
+from aotkern.spec.select import selected
 
 AUDIT = "identity"
 
@@ -99,6 +100,7 @@ class IdentityReport:
         candidate: Label of what was compared with it.
         comparisons: One for each variant, sorted by key.
         obstacle: Why the comparison proves nothing, or nothing.
+        besides: Variants of the baseline that were not meant to be compared.
     """
 
     target: str
@@ -106,6 +108,7 @@ class IdentityReport:
     candidate: str
     comparisons: tuple[Comparison, ...]
     obstacle: str = ""
+    besides: int = 0
 
     @cached_property
     def counts(self) -> Mapping[State, int]:
@@ -140,12 +143,15 @@ class IdentityReport:
         return sum(c.source_changed and c.state.passes for c in self.comparisons)
 
 
-def compare(baseline: Side, candidate: Side, *, same_toolchain: bool = True) -> IdentityReport:
+def compare(
+    baseline: Side, candidate: Side, only: Sequence[str] = (), *, same_toolchain: bool = True
+) -> IdentityReport:
     """Compare two sides of one target.
 
     Args:
         baseline: What must not have changed.
         candidate: What is to be judged.
+        only: Patterns for the variants to compare (see `spec.select`); empty for all.
         same_toolchain: Refuse to judge when the two come from different compilers or pinned environments: a difference
             would then say nothing about the sources, and equality only little.
     """
@@ -155,10 +161,11 @@ def compare(baseline: Side, candidate: Side, *, same_toolchain: bool = True) -> 
         return IdentityReport(report.target, report.baseline, report.candidate, (), found)
     obstacle = _toolchains(baseline.manifest, candidate.manifest) if same_toolchain else ""
     listings = Listings(candidate.manifest.target)
-    comparisons = tuple(sorted(_pairs(baseline, candidate, listings), key=lambda comparison: comparison.key))
+    comparisons = tuple(sorted(_pairs(baseline, candidate, listings, only), key=lambda comparison: comparison.key))
     if not comparisons:
         obstacle = obstacle or f"nothing was compared: neither side has a variant for {report.target}"
-    return IdentityReport(report.target, report.baseline, report.candidate, comparisons, obstacle)
+    besides = len(baseline.manifest.variants) - sum(selected(text, only) for text in baseline.manifest.by_text)
+    return IdentityReport(report.target, report.baseline, report.candidate, comparisons, obstacle, besides)
 
 
 def _toolchains(old: Manifest, new: Manifest) -> str:
@@ -168,8 +175,11 @@ def _toolchains(old: Manifest, new: Manifest) -> str:
     return f"baseline and candidate were not compiled alike ({changes})" if different else ""
 
 
-def _pairs(baseline: Side, candidate: Side, listings: Listings) -> Iterator[Comparison]:
-    old, new = baseline.manifest.by_text, candidate.manifest.by_text
+def _pairs(baseline: Side, candidate: Side, listings: Listings, only: Sequence[str]) -> Iterator[Comparison]:
+    old, new = (
+        {text: entry for text, entry in side.manifest.by_text.items() if selected(text, only)}
+        for side in (baseline, candidate)
+    )
     unmatched: dict[str, list[str]] = {}
     for text in sorted(new.keys() - old.keys(), reverse=True):
         unmatched.setdefault(_without_options(text), []).append(text)

@@ -1,9 +1,9 @@
 """What a kernel is made of: the text of its function and of everything that it reaches, as one digest.
 
 Covered are the functions that it calls, whichever way it reaches them; every global, closure value and class attribute
-that any of them reads; default arguments, `noinline`, and the function that chooses its symbol. Not covered is where any
-of that stands: paths, line numbers, module names, comments, blank lines, object addresses. What Triton, Python's own
-library, numpy or torch define is known by name only: the manifest records the toolchain beside this digest.
+that they read; default arguments, `noinline`, and the function that chooses its symbol. Not covered is where all this
+stands: paths, line numbers, module names, comments, blank lines, object addresses. What Triton, Python's own library,
+numpy or torch define is known by name only: the manifest records the toolchain beside this digest.
 """
 
 from __future__ import annotations

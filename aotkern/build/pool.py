@@ -213,7 +213,7 @@ class Pool:
             for worker in self._workers:
                 worker.kill()
 
-    def plan(self, targets: Sequence[str], limit: int, memo: Path | None) -> dict[str, Any]:
+    def plan(self, targets: Sequence[str], only: Sequence[str], limit: int, memo: Path | None) -> dict[str, Any]:
         """What there is to build; see `worker.Worker.plan`.
 
         Raises:
@@ -222,6 +222,7 @@ class Pool:
         request = {
             "do": "plan",
             "targets": list(targets),
+            "only": list(only),
             "limit": limit,
             "environment": dict(self._setting.settings),
             "memo": str(memo) if memo else None,

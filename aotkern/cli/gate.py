@@ -21,6 +21,7 @@ AUDITS = {
     "coverage": ("aotkern.cli.coverage:coverage", "Does every call find a prebuilt variant?"),
     "numerics": ("aotkern.cli.numerics:run", "Does the machine code compute the right numbers?"),
     "jit": ("aotkern.cli.jit:jit", "Run a program and count what Triton compiles in it."),
+    "replay": ("aotkern.cli.replay:replay", "What would a served workload compile?"),
 }
 
 

@@ -29,6 +29,7 @@ KINDS = (
     "policy",
     "pull",
     "push",
+    "replay",
     "reproducible",
     "resources",
     "show",

@@ -74,9 +74,15 @@ EVERY = ("gfx942", "gfx950", "cuda:90")
 X = {"x": Pointer("fp32", "any")}
 KERNELS = (
     Kernel(store, Space(EVERY, {**X, "V": Constexpr(0, 0.0, -0.0, False, float("nan"), 1)})),
-    Kernel(typed, Space(EVERY, {**X, "s": Float(), "f": Bool(), "n": Int("i64", ("any",)), "m": Int(classes=("1", "16", "any"))})),
+    Kernel(
+        typed,
+        Space(EVERY, {**X, "s": Float(), "f": Bool(), "n": Int("i64", ("any",)), "m": Int(classes=("1", "16", "any"))}),
+    ),
     Kernel(applied, Space(EVERY, {**X, "F": Constexpr(twice, thrice), "T": Constexpr(tl.float16, tl.bfloat16)})),
-    Kernel(grouped, Space(EVERY, {**X, "group": Tuple(Float(), Int(classes=("1", "any")), Tuple(Float(), Constexpr(7)))})),
+    Kernel(
+        grouped,
+        Space(EVERY, {**X, "group": Tuple(Float(), Int(classes=("1", "any")), Tuple(Float(), Constexpr(7)))}),
+    ),
     Kernel(
         product,
         Space(

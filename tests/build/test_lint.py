@@ -36,7 +36,8 @@ def test_what_multiplies_variants_to_no_effect_is_noted(tmp_path):
     assert list(notes(kernel)) == [
         f"kernel kernel, parameter left_over: {unread}",
         f"kernel kernel, parameter NB: {unread}",
-        "kernel kernel, parameter C: do_not_specialize has no effect on a tl.constexpr; each of its values is a variant",
+        "kernel kernel, parameter C: do_not_specialize has no effect on a tl.constexpr; "
+        "each of its values is a variant",
     ]
 
 

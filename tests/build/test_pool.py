@@ -31,9 +31,10 @@ def endless(x):
     tl.store(x, value)
 
 
+X = {"x": Pointer("fp32", "any")}
 KERNELS = (
-    Kernel(endless, Space(("gfx942",), {"x": Pointer("fp32", "any")}, options={"num_warps": 1})),
-    Kernel(store, Space(("gfx942",), {"x": Pointer("fp32", "any"), "V": Constexpr(1.0, 2.0)}, options={"num_warps": 1})),
+    Kernel(endless, Space(("gfx942",), X, options={"num_warps": 1})),
+    Kernel(store, Space(("gfx942",), {**X, "V": Constexpr(1.0, 2.0)}, options={"num_warps": 1})),
 )
 """
 )
@@ -127,7 +128,7 @@ def test_a_source_that_is_refused_leaves_no_process_behind(tmp_path, temporary, 
 def test_a_declaration_that_is_refused_leaves_no_process_behind(tmp_path, temporary):
     before = children()
     with pytest.raises(InputError, match="a choice for this parameter"):
-        compile_targets(request(written(tmp_path, edited(TWO, ('"V": Constexpr(1.0, 2.0)', '"x": Pointer("fp32")')))))
+        compile_targets(request(written(tmp_path, edited(TWO, (', "V": Constexpr(1.0, 2.0)', "")))))
     assert children() == before
     assert list(temporary.iterdir()) == []
 

@@ -40,7 +40,7 @@ def test_a_folder_is_a_source_too(project, tmp_path):
 
 
 def test_a_source_behind_a_link_is_found(project, tmp_path):
-    source, commit, _ = project
+    _, commit, _ = project
     (tmp_path / "link").symlink_to(tmp_path / "project")
     into = tmp_path / "then"
     into.mkdir()

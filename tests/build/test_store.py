@@ -259,7 +259,7 @@ def test_eight_builds_share_one_empty_folder(source, tmp_path):
     documents = [answer.json("build") for answer in answers]
     assert len({row["digest"] for document in documents for row in document["bundles"]}) == 1
     assert {document["store_problem"] for document in documents} == {None}
-    assert sorted(os.listdir(tmp_path / "out")) == ["kernels_here.gfx942.aotk"]
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["kernels_here.gfx942.aotk"]
     assert not list((tmp_path / "store").rglob("*.tmp"))
     assert len(list((tmp_path / "store").glob("??/*"))) == 1
     Bundle.open(tmp_path / "out" / "kernels_here.gfx942.aotk").verify()

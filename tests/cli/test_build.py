@@ -19,7 +19,7 @@ def source(tmp_path):
 def test_a_build_makes_one_bundle_for_each_declared_target(aotkern, source, tmp_path):
     answer = aotkern("build", source, "-o", tmp_path / "out", "-j1", "--slowest")
     assert answer.code == 0
-    assert sorted(os.listdir(tmp_path / "out")) == ["scale.gfx942.aotk", "scale.gfx950.aotk"]
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["scale.gfx942.aotk", "scale.gfx950.aotk"]
     lines = answer.out.splitlines()
     assert lines[0].split() == ["target", "variants", "objects", "code", "bundle", "file"]
     assert lines[1].split()[:2] == ["hip:gfx942", "2"]
@@ -56,7 +56,7 @@ def test_a_failed_variant_is_told_and_its_target_gets_no_bundle(aotkern, tmp_pat
     document = answer.json("build", 1)
     assert document["verdict"] == "findings"
     assert [row["key"] for row in document["failures"]] == ["negate[hip:gfx950](x:*fp32:D){num_warps=1}"]
-    assert os.listdir(tmp_path / "out") == ["scale.gfx942.aotk"]
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["scale.gfx942.aotk"]
     text = aotkern("build", source.path, "-o", tmp_path / "out", "-j1")
     assert "failed: negate[hip:gfx950](x:*fp32:D){num_warps=1}: " in text.out
     assert text.code == 1

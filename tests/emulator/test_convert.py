@@ -281,3 +281,25 @@ def test_scaled_conversions(name: str, exponent: int) -> None:
         if number.kind == "finite":
             scaled = F32.encode(number.value / scale, negative_zero=number.negative)
             assert got >> 16 & 0xFF in nearest(scaled, name, fnuz=False, clamp=False)
+
+
+FP4 = [Fraction(n, 2) for n in (0, 1, 2, 3, 4, 6, 8, 12)]
+
+
+@pytest.mark.parametrize("byte", range(4))
+def test_fp4_conversions(byte: int) -> None:
+    scale, codes = Fraction(8), integers(9)
+    bench = Bench()
+    bench.set(1, codes)
+    bench.scalar(8, F32.encode(scale))
+    select = f"op_sel:[{byte & 1},{byte >> 1},0]"
+    for result in ("f32 v[2:3]", "bf16 v4", "f16 v5"):
+        kind, target = result.split()
+        bench.run(f"v_cvt_scalef32_pk_{kind}_fp4 {target}, v1, s8 {select}")
+    for lane, code in enumerate(codes):
+        for half in (0, 1):
+            nibble = code >> (8 * byte + 4 * half) & 15
+            exact = FP4[nibble & 7] * (-1 if nibble & 8 else 1) * scale
+            assert F32.decode(bench.lanes(2 + half)[lane]).value == exact
+            assert BF16.decode(bench.lanes(4)[lane] >> 16 * half & M16).value == exact
+            assert F16.decode(bench.lanes(5)[lane] >> 16 * half & M16).value == exact
