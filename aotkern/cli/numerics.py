@@ -32,7 +32,7 @@ SHIPPED_CASES = "aotkern_kernels.cases"
 @click.option(
     "--most",
     type=click.IntRange(1),
-    default=12,
+    default=numerics.MOST,
     show_default=True,
     help="Most variants of one kernel; the rest is counted in the report.",
 )
@@ -40,9 +40,9 @@ SHIPPED_CASES = "aotkern_kernels.cases"
 def run(bundle: Path, source: str, on: str | None, seed: int, most: int, as_json: bool) -> NoReturn:
     """Does the machine code of BUNDLE compute the right numbers?
 
-    Each kernel's binaries are launched on small inputs, through the loader's own dispatch and packing, and compared with
-    a reference. AMD code is executed by an emulator, which models neither timing nor hazards: what is shown is that the
-    code is right, not that a chip ran it.
+    Each kernel's binaries are launched on small inputs, through the loader's own dispatch and packing, and compared
+    with a reference. AMD code is executed by an emulator, which models neither timing nor hazards: what is shown is
+    that the code is right, not that a chip ran it.
     """
     side = Side.bundle(bundle)
     target = side.manifest.target
