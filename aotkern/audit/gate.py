@@ -111,7 +111,7 @@ def _steps(policy: Policy, circumstances: Circumstances) -> Iterator[_Planned]:
         yield _Planned(resources.AUDIT, str(bounds.bundle), place, partial(_resources, bounds))
     for rebuild in policy.reproducible:
         subject = ", ".join(rebuild.kernels) or "shipped kernels"
-        place = rebuild.kernels[0] if rebuild.kernels else ""
+        place = rebuild.kernels[0] if len(rebuild.kernels) == 1 and rebuild.kernels[0].endswith(".py") else ""
         yield _Planned(reproducible.AUDIT, subject, place, partial(_reproducible, rebuild, circumstances))
     for domain in policy.coverage:
         yield _Planned(proof.AUDIT, str(domain.bundle), str(domain.domain), partial(_coverage, domain))
