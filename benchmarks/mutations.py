@@ -1,0 +1,237 @@
+"""How many wrong instructions the numerics audit finds: single bits flipped in instructions that were executed.
+
+    python benchmarks/mutations.py BUNDLE... [--places 300] [--seed 0] [--json FILE]
+
+The places are spread evenly over the kernels of all bundles, and within a kernel over a few of its variants. A place is
+an instruction that the audit's own cases execute, and one of its bits; both are drawn from the seed. The changed code
+then runs the same cases:
+
+    caught       an output is wrong, or the code did what it must not
+    equivalent   the bit means nothing: the instruction is spelt as before, or all memory of the launches is equal bit
+                 by bit, with the audit's inputs and with those of `WIDER` other seeds
+    not caught   everything else: memory differs within the tolerance, or differs for other inputs only
+
+An emulator models neither waits nor caches, so flips in `s_waitcnt`, `s_nop` and cache hints count as equivalent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotkern.audit.cases import Case, CaseFunction, Typed
+from aotkern.audit.executors import Emulated
+from aotkern.audit.numerics import choose, run_case
+from aotkern.bundle import Bundle
+from aotkern.codeobject import elf
+from aotkern.drivers.emulator import EmulatorDriver
+from aotkern.drivers.protocol import Function
+from aotkern.emulator.disassembler import decode
+from aotkern.errors import AotkernError
+from aotkern.manifest import VariantEntry
+from aotkern.target import Target
+
+WIDER = (101, 102, 103)
+"""Seeds of the further inputs that tell an equivalent mutation."""
+VARIANTS = 3
+"""Most variants of one kernel that are changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One flipped bit and what came of it.
+
+    Attributes:
+        key: The variant.
+        offset: Of the instruction, in the image.
+        bit: Counted from the lowest bit of its first byte.
+        before: The instruction.
+        after: What it became.
+        result: `caught`, `equivalent` or `not caught`.
+        why: The first error, or how the result was told.
+    """
+
+    key: str
+    offset: int
+    bit: int
+    before: str
+    after: str
+    result: str
+    why: str
+
+
+class Planted(EmulatorDriver):
+    """An emulator that executes other bytes than those that it is given to load."""
+
+    image: bytes | None = None
+
+    def load(self, device: int, image: bytes, symbol: str, shared: int) -> Function:
+        return super().load(device, self.image or image, symbol, shared)
+
+
+class Recording:
+    """An executor that keeps the memory of every launch.
+
+    Attributes:
+        memory: Of each launch: all arrays, as bytes.
+        instructions: Wave instructions of the longest launch.
+        executed: Image offsets of all instructions that were executed.
+    """
+
+    on = "emulator"
+
+    def __init__(self, bundle: Path, target: Target, image: bytes | None = None, limit: int = 1 << 32) -> None:
+        self._driver = Planted(limit=limit)
+        self._driver.image = image
+        self._emulated = Emulated(bundle, target.arch, self._driver)
+        self.memory: list[bytes] = []
+        self.instructions = 0
+        self.executed: set[int] = set()
+
+    def run(self, variant: VariantEntry, case: Case, values: Mapping[str, Any]) -> None:
+        """Launch once, and keep what stands in memory."""
+        self._emulated.run(variant, case, values)
+        arrays = (value.data if isinstance(value, Typed) else value for value in values.values())
+        self.memory.append(b"".join(array.tobytes() for array in arrays if isinstance(array, np.ndarray)))
+        if self._driver.last is not None:
+            self.instructions = max(self.instructions, self._driver.last.wave_instructions)
+            self.executed.update(self._driver.last.addresses)
+
+
+@dataclass
+class Subject:
+    """A variant to be changed, with what it does unchanged."""
+
+    bundle: Path
+    variant: VariantEntry
+    image: bytes
+    cases: CaseFunction
+    _drawn: dict[int, list[Case]] = field(default_factory=dict)
+    _right: dict[int, Recording] = field(default_factory=dict)
+
+    @property
+    def target(self) -> Target:
+        return self.variant.key.target
+
+    def drawn(self, seed: int) -> list[Case]:
+        """The cases of a seed, drawn once."""
+        if seed not in self._drawn:
+            self._drawn[seed] = list(self.cases(self.variant.key, seed))
+        return self._drawn[seed]
+
+    def right(self, seed: int) -> Recording:
+        """What the unchanged code does; it must pass its audit."""
+        if seed not in self._right:
+            recording = Recording(self.bundle, self.target)
+            for case in self.drawn(seed):
+                if error := run_case(self.variant, case, recording, seed).error:
+                    raise SystemExit(f"{self.variant.text}: wrong before any change: {error}")
+            self._right[seed] = recording
+        return self._right[seed]
+
+    def judge(self, image: bytes, seed: int) -> tuple[str, bool]:
+        """The first error of changed code, and whether all memory is as it should be, bit by bit."""
+        right = self.right(seed)
+        recording = Recording(self.bundle, self.target, image, limit=4 * right.instructions + 100_000)
+        for case in self.drawn(seed):
+            if error := run_case(self.variant, case, recording, seed).error:
+                return f"{case.name}: {error}", False
+        return "", recording.memory == right.memory
+
+    def mutate(self, rng: np.random.Generator, seed: int) -> Mutation:
+        """Flip one bit of one executed instruction."""
+        offset = int(rng.choice(sorted(self.right(seed).executed)))
+        parsed = elf.parse(self.image, self.variant.text)
+        load = next(load for load in parsed.loads if load.address <= offset < load.address + load.size)
+        place = offset - load.address + load.offset
+        before = decode(self.image, self.target, place)
+        bit = int(rng.integers(len(before.code) * 8))
+        image = bytearray(self.image)
+        image[place + bit // 8] ^= 1 << bit % 8
+        try:
+            after = decode(bytes(image), self.target, place).text
+        except AotkernError as error:
+            after = str(error)
+        result, why = self.classify(bytes(image), before.text == after, seed)
+        return Mutation(self.variant.text, offset, bit, before.text, after, result, why)
+
+    def classify(self, image: bytes, same_text: bool, seed: int) -> tuple[str, str]:
+        """What became of changed code, and how that was told."""
+        error, same = self.judge(image, seed)
+        if error:
+            return "caught", error
+        if same_text:
+            return "equivalent", "spelt as before"
+        if not same:
+            return "not caught", "memory differs within the tolerance"
+        for other in WIDER:
+            error, same = self.judge(image, other)
+            if error or not same:
+                return "not caught", f"only with seed {other}: {error or 'memory differs within the tolerance'}"
+        return "equivalent", f"memory is equal with {1 + len(WIDER)} seeds"
+
+
+def subjects(paths: list[Path], cases: Mapping[str, CaseFunction], seed: int) -> Iterator[list[Subject]]:
+    """Of each kernel of each bundle, the variants to be changed."""
+    for path in paths:
+        bundle = Bundle.open(path)
+        for kernel in bundle.manifest.kernels:
+            entries = [variant for variant in bundle.manifest.variants if variant.kernel == kernel.name]
+            yield [
+                Subject(path, variant, bundle.object(variant.object), cases[kernel.name])
+                for variant in choose(entries, VARIANTS, seed)
+            ]
+
+
+def report(mutations: list[Mutation]) -> str:
+    """A row for each kernel and target, and the sum."""
+    rows: dict[str, Counter[str]] = {}
+    for mutation in mutations:
+        name = mutation.key.partition("(")[0]
+        rows.setdefault(name, Counter())[mutation.result] += 1
+    total: Counter[str] = sum(rows.values(), Counter())
+    lines = ["| kernel | places | caught | equivalent | not caught |", "|---|---:|---:|---:|---:|"]
+    for name, counts in [*rows.items(), ("**all**", total)]:
+        numbers = counts.total(), counts["caught"], counts["equivalent"], counts["not caught"]
+        lines.append(f"| {name} | " + " | ".join(map(str, numbers)) + " |")
+    judged = total["caught"] + total["not caught"]
+    share = f"{total['caught'] / judged:.1%}" if judged else "none"
+    return "\n".join([*lines, "", f"caught of those that are not equivalent: {share} ({total['caught']} of {judged})"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundles", nargs="+", type=Path)
+    parser.add_argument("--cases", default="aotkern_kernels.cases", help="module with CASES")
+    parser.add_argument("--places", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, help="every mutation, one a line")
+    arguments = parser.parse_args()
+    cases = importlib.import_module(arguments.cases).CASES
+    kernels = list(subjects(arguments.bundles, cases, arguments.seed))
+    rng = np.random.default_rng(arguments.seed)
+    started = time.perf_counter()
+    mutations: list[Mutation] = []
+    for place in range(arguments.places):
+        kernel = kernels[place % len(kernels)]
+        subject = kernel[place // len(kernels) % len(kernel)]
+        mutations.append(subject.mutate(rng, arguments.seed))
+        print(f"{place + 1}/{arguments.places} {mutations[-1]}", file=sys.stderr, flush=True)
+    if arguments.json:
+        arguments.json.write_text("".join(json.dumps(asdict(mutation)) + "\n" for mutation in mutations))
+    print(report(mutations))
+    print(f"\n{time.perf_counter() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
