@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test lint manifests identity bench clean
+.PHONY: demo test lint manifests identity gate bench clean
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/python -m aotkern build --target gfx942 --target gfx950 --out out --jobs $(JOBS)
@@ -26,6 +26,11 @@ identity: $(VENV)/test.stamp
 	$(BIN)/python -m aotkern verify out/aotkern.gfx942.aotk out/aotkern.gfx950.aotk
 	$(BIN)/python -m aotkern audit identity --target gfx942 --bundle out/aotkern.gfx942.aotk --baseline manifests/gfx942.json
 	$(BIN)/python -m aotkern audit identity --target gfx950 --bundle out/aotkern.gfx950.aotk --baseline manifests/gfx950.json
+
+# The whole gate of audits/policy.toml over today's build, with its reports beside the bundles.
+gate: $(VENV)/test.stamp
+	$(BIN)/python -m aotkern build --target gfx942 --target gfx950 --out out --no-cache --jobs $(JOBS)
+	$(BIN)/python -m aotkern audit --jobs $(JOBS) --report out/gate.html --report out/gate.md --report out/gate.xml --report out/gate.sarif
 
 # Accept today's machine code as the new baseline; the git diff shows which variants moved.
 manifests: $(VENV)/demo.stamp

@@ -4,6 +4,9 @@
     python examples/serve_decode.py bundles                      # on a GPU that one of the bundles fits
     python examples/serve_decode.py bundles --plan gfx950        # anywhere: launches are written down, not run
 
+The split counts that were built belong to parts with 256 compute units (gfx950) or 304 (gfx942). A GPU with another
+number, such as an NVIDIA one, is served with `--units 256`.
+
 Each step packs the index lists of its rows and attends to the main and the compressed cache, as the attention layer of
 a server does. The loop ends with what was dispatched, what was missed and what was compiled; the last two must be none.
 """
@@ -29,7 +32,7 @@ from aotkern.target import Target
 
 HEADS = 16
 EXTRA_BLOCK_SIZE = 2
-EXTRA_ENTRIES = 512
+EXTRA_ENTRIES = 256
 
 
 @dataclass(frozen=True)
@@ -72,11 +75,11 @@ def step(launcher: Any, platform: Platform, layer: Layer, q: torch.Tensor) -> to
     return decode(launcher, platform, q, main, extra, sink=layer.sink)
 
 
-def serve(bundle: aotkern.LoadedBundle, rows: tuple[int, ...], steps: int) -> None:
-    """Preload, then `steps` steps for each batch size."""
+def serve(bundle: aotkern.LoadedBundle, rows: tuple[int, ...], steps: int, units: int | None) -> None:
+    """Preload, then `steps` steps for each batch size, split as for `units` compute units."""
     device = bundle.device_for(None, "serve")
     place = "cpu" if bundle.driver.reads_host else f"cuda:{device.index}"
-    platform = Platform.of(device.arch, device.units)
+    platform = Platform.of(device.arch, units or device.units)
     report = bundle.preload()
     print(f"preloaded {report.variants} variants, {report.bytes} bytes in {report.seconds * 1e3:.1f} ms")
     layer = Layer.make(max(rows), place)
@@ -100,10 +103,11 @@ def main() -> int:
     )
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 4, 16, 64])
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--units", type=int, help="split rows as for so many compute units (default: the device's)")
     options = parser.parse_args()
     driver = None if options.plan is None else NullDriver((Target.parse(options.plan),))
     bundle = aotkern.load(options.bundle, driver=driver)
-    serve(bundle, tuple(options.rows), options.steps)
+    serve(bundle, tuple(options.rows), options.steps, options.units)
     found = bundle.counters()
     compiled = "triton" in sys.modules
     print(f"{found.launches} launches of {len(found.dispatched)} variants, {sum(found.missed.values())} missed")

@@ -64,6 +64,8 @@ def load_tile(
     if FNUZ:
         values = raw.to(tl.float8e4b8, bitcast=True).to(tl.bfloat16)
     else:
+        # gfx942 has no OCP conversion, and the one that Triton makes there takes NaN for 480: so it is scrubbed before.
+        raw = tl.where(raw & 0x7F == 0x7F, 0, raw)
         values = raw.to(tl.float8e4nv, bitcast=True).to(tl.bfloat16)
     nope = (values.to(tl.float32) * tl.reshape(scale, (ENTRIES, NOPE_BLOCK)).to(tl.float32)).to(tl.bfloat16)
 

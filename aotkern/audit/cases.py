@@ -56,13 +56,16 @@ class Near:
         data: The reference, float64, of the argument's shape.
         atol: Largest absolute error, added to `rtol` times the reference.
         rtol: Largest relative error.
-        l2: Largest norm of the error over the norm of the reference; elements where the reference is NaN are left out.
+        l2: Largest norm of the error over the norm of the reference.
+        elsewhere: An array of the argument's type and shape: where the reference is NaN, the output must equal it bit
+            by bit. Without it, such elements may hold anything.
     """
 
     data: NDArray[np.float64]
     atol: float = 0.02
     rtol: float = 0.02
     l2: float = 1e-2
+    elsewhere: Array | None = None
 
 
 Expected = Union[Exact, Near]

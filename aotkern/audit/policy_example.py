@@ -32,4 +32,16 @@ scratch_bytes = 0
 [[reproducible]]
 kernels = ["my_kernels.py"]
 targets = ["gfx942", "gfx950"]
+
+# Every call of this domain (see `aotkern audit coverage`) must find a variant.
+[[coverage]]
+bundle = "out/my_kernels.gfx950.aotk"
+domain = "audits/calls.toml"
+
+# The machine code is executed by an emulator on small inputs, of each kernel at most `most` variants.
+[[numerics]]
+bundle = "out/my_kernels.gfx950.aotk"
+cases = "my_cases.py"
+most = 12
+seed = 0
 """

@@ -97,8 +97,8 @@ class ResourceReport:
     def summary(self) -> str:
         """How many variants were looked at, how many bounds were exceeded, how much changed."""
         return (
-            f"{len(self.usages)} variants on {self.target}, {self.rules} rules, {len(self.findings)} findings, "
-            f"{len(self.changes)} changed against the baseline"
+            f"{self.target}: variants {len(self.usages)}, rules {self.rules}, findings {len(self.findings)}, "
+            f"changed against the baseline {len(self.changes)}"
         )
 
 

@@ -23,6 +23,7 @@ from aotkern.cli import common
 from aotkern.errors import InputError
 from aotkern.report import jit as text
 from aotkern.report import jit_machine as machine
+from aotkern.report import jit_page
 from aotkern.triton_bridge import child
 from aotkern.triton_bridge.budget import MODES, SERVING, Budget, PhaseBudget
 from aotkern.triton_bridge.gate import PHASES_FILE, Gate
@@ -32,6 +33,7 @@ FORMS: Mapping[str, Callable[[JitReport], str]] = {
     "text": text.summary,
     "json": lambda report: json.dumps(machine.json_document(report), indent=2, ensure_ascii=False) + "\n",
     "markdown": text.markdown,
+    "html": jit_page.render,
     "junit": machine.junit,
     "prometheus": machine.prometheus,
 }

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotkern.audit.coverage.proof import CoverageReport
-from aotkern.report.machine import JSON, document
+from aotkern.report.contributions import Contribution, contribution
+from aotkern.report.machine import JSON, audited, document
+from aotkern.report.page import Cell, Grid, Table, Tone
 from aotkern.report.text import counted, table
 
 _GAPS = 10
@@ -61,3 +63,27 @@ def json_document(report: CoverageReport) -> JSON:
             for kernel in report.kernels
         ],
     )
+
+
+audited.register(CoverageReport, json_document)
+
+
+@contribution.register
+def _of_coverage(report: CoverageReport) -> Contribution:
+    """The coverage map, and the gaps with their reasons."""
+    cells = {
+        (kernel.kernel, report.target): Cell(
+            f"{kernel.covered} of {kernel.calls} calls", Tone.BAD if kernel.gaps else Tone.GOOD
+        )
+        for kernel in report.kernels
+    }
+    names = tuple(kernel.kernel for kernel in report.kernels)
+    chart = Grid(f"Calls of {report.source} that find a variant", "kernel", names, (report.target,), cells)
+    gaps = tuple(
+        (kernel.kernel, str(gap.calls), gap.example, gap.nearest or "none", "; ".join(gap.reasons))
+        for kernel in report.kernels
+        for gap in kernel.gaps
+    )
+    columns = ("kernel", "calls", "such as", "nearest variant", "differs in")
+    missing = Table("Calls without a variant", columns, gaps, frozenset({1}))
+    return Contribution((chart, missing) if gaps else (chart,))

@@ -41,7 +41,7 @@ KINDS = (
 
 _USES = {
     "audit": ("identity", "resources"),
-    "gate": ("contents", "identity", "reproducible", "resources"),
+    "gate": ("contents", "coverage", "identity", "jit", "numerics", "reproducible", "resources"),
     "show": ("manifest",),
     "variant": ("manifest",),
 }

@@ -83,7 +83,7 @@ def test_changes_are_listed_and_are_no_findings() -> None:
     report = audit(after, [], baseline=before)
     assert report.changes == {KEY: {"vgprs": (24, 96), "sgprs": (20, 19), "waves": (8, 5)}}
     assert report.verdict is Verdict.CLEAN
-    assert report.summary == "3 variants on hip:gfx942, 0 rules, 0 findings, 1 changed against the baseline"
+    assert report.summary == "hip:gfx942: variants 3, rules 0, findings 0, changed against the baseline 1"
 
 
 def test_an_audit_of_nothing_could_not_tell() -> None:

@@ -21,7 +21,7 @@ INTEGER = {**ORDERS, "ne": operator.ne}
 
 
 def unordered(a: float, b: float) -> bool:
-    return a != a or b != b  # noqa: PLR0124
+    return a != a or b != b
 
 
 FLOAT: dict[str, Callable[[float, float], bool]] = {

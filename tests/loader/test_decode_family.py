@@ -23,7 +23,7 @@ from aotkern.spec.expand import expand  # noqa: E402
 from aotkern.target import Target  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
-ROWS = (1, 3, 16, 64)
+ROWS = (1, 4, 16, 64)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ class _Planned:
 
 def plan(example, kernels, arch: str, rows=ROWS) -> Planner:
     planner = Planner(kernels, arch)
-    platform = example.Platform.of(arch, UNITS[arch.removeprefix("cuda:")])
+    platform = example.Platform.of(arch.removeprefix("cuda:"), UNITS.get(arch, 256))
     layer = example.Layer.make(max(rows), "cpu")
     for count in rows:
         q = torch.zeros((count, example.HEADS, example.HEAD_DIM), dtype=torch.bfloat16)
@@ -97,12 +97,12 @@ def plan(example, kernels, arch: str, rows=ROWS) -> Planner:
     return planner
 
 
-@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "cuda:90"])
 def test_every_launch_of_a_step_was_declared(example, kernels, arch):
     chosen = plan(example, kernels, arch).chosen.values()
     partial = "decode_partial_legacy" if arch == "gfx942" else "decode_partial_gfx950"
     assert {key.kernel for key in chosen} == {"pack_ragged", partial, "decode_reduce"}
-    assert {key.target.arch for key in chosen} == {arch}
+    assert {key.target for key in chosen} == {Target.parse(arch)}
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])

@@ -163,6 +163,13 @@ class JitReport:
                 found.append(Finding(AUDIT, tuning.kernel, "retuned", message, facts))
         return tuple(found)
 
+    @property
+    def summary(self) -> str:
+        """The obstacle, or how much was compiled and tuned in which phases."""
+        tuned = sum(row.count for row in self.tunings)
+        phases = ", ".join(f"{phase} {self.count(phase)}" for phase in self.phases) or "none"
+        return self.obstacle or f"compiles by phase: {phases}; tunings: {tuned}; findings: {len(self.findings)}"
+
     def count(self, phase: str | None = None, kernel: str | None = None) -> int:
         """Compiles of the job, in all or of one phase or kernel."""
         return sum(row.count for row in self.rows if phase in (None, row.phase) and kernel in (None, row.kernel))

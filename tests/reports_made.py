@@ -23,7 +23,8 @@ HOSTILE = (
 USAGE = Usage(vgprs=24, agprs=0, sgprs=20, spills=0, scratch_bytes=0, lds_bytes=1024, waves=8, code_bytes=640)
 
 INSTRUCTIONS = [
-    *[[f"s_nop {n}", f"s_nop {n}"] for n in range(9)],
+    [None, None],
+    ["s_nop 0", "s_nop 0"],
     ["v_mul_f32_e32 v2, 0x40400000, v2", "v_mul_f32_e32 v2, 0x40a00000, v2"],
     [None, "v_add_f32_e32 v2, 1.0, v2"],
     ["s_endpgm", "s_endpgm"],

@@ -1,0 +1,93 @@
+"""Cases of the plain writers: rows of the main cache, and indexer keys that are ready. Exact, byte by byte.
+
+One launch holds rows of every kind (`drawing.hard_rows`), on pages with padding, with a skipped row and one row more
+than slots. Bytes between and behind the records must survive. Block sizes and strides are run-time values, so small
+pages reach the paths of large ones; what small data cannot reach is a page offset beyond 32 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from aotkern.audit.cases import Case, Exact, Typed, constants
+from aotkern.spec import VariantKey
+
+from .. import layout
+from ..writer_reference import FNUZ, OCP, Dialect, index_record, main_record
+from .drawing import Longs, angle_table, generator, hard_rows, marked, store_key, store_record
+
+_PADDING = 48  # bytes behind the records of a page; page strides stay multiples of 16
+_COLUMNS = 16  # numbers behind each row of an input
+
+
+def main_cache(key: VariantKey, seed: int) -> Iterator[Case]:
+    """Rows that are turned already."""
+    yield _main_case(key, seed, rotates=False)
+
+
+def main_cache_rope(key: VariantKey, seed: int) -> Iterator[Case]:
+    """Rows that the kernel turns."""
+    yield _main_case(key, seed, rotates=True)
+
+
+def _main_case(key: VariantKey, seed: int, *, rotates: bool) -> Case:
+    rng = generator(key, seed)
+    block_size = 4
+    rows = np.pad(hard_rows(rng, layout.HEAD_DIM), ((0, 1), (0, _COLUMNS)), constant_values=0x7FC0)
+    slots = _slots(rng, len(rows) - 1, 3 * block_size)
+    positions, angles = rng.integers(0, 20, len(rows)), angle_table(20)
+    before = marked((3, layout.page_bytes(block_size) + _PADDING), np.uint8)
+    after = before.copy()
+    for row, slot, position in zip(rows, slots, positions, strict=False):
+        if slot >= 0:
+            turned = angles[position] if rotates else None
+            data, codes = main_record(row[: layout.HEAD_DIM], _dialect(constants(key)), turned)
+            store_record(after, slot, block_size, data, codes)
+    arguments: dict[str, Any] = {
+        "kv": Typed(rows, "bf16"),
+        "slots": slots,
+        "cache": before,
+        "kv_stride": rows.shape[1],
+        "block_size": block_size,
+        "page_stride": before.shape[1],
+    }
+    if rotates:
+        arguments |= {"positions": positions, "cos_sin": angles}
+    return Case("rows of every kind", (len(slots),), arguments, {"cache": Exact(after)})
+
+
+def index_keys(key: VariantKey, seed: int) -> Iterator[Case]:
+    """Plain indexer keys."""
+    rng, chosen = generator(key, seed), constants(key)
+    block_size, shuffled = 32, chosen["LAYOUT"] == "shuffle"
+    rows = np.pad(hard_rows(rng, layout.INDEX_HEAD_DIM), ((0, 1), (0, _COLUMNS)), constant_values=0x7FC0)
+    slots = _slots(rng, len(rows) - 1, 2 * block_size)
+    before = marked((2, layout.index_page_bytes(block_size) + _PADDING), np.uint8)
+    after = before.copy()
+    for row, slot in zip(rows, slots, strict=False):
+        if slot >= 0:
+            patterns = row[: layout.INDEX_HEAD_DIM]
+            codes, scale = index_record(patterns, _dialect(chosen), power_of_two=chosen["POWER_OF_TWO"])
+            store_key(after, slot, block_size, codes, scale, shuffled=shuffled)
+    arguments = {
+        "keys": Typed(rows, "bf16"),
+        "slots": slots,
+        "cache": before,
+        "key_stride": rows.shape[1],
+        "block_size": block_size,
+        "page_stride": before.shape[1],
+    }
+    yield Case("keys of every kind", (len(slots),), arguments, {"cache": Exact(after)})
+
+
+def _dialect(chosen: dict[str, Any]) -> Dialect:
+    return FNUZ if chosen["FNUZ"] else OCP
+
+
+def _slots(rng: np.random.Generator, rows: int, slots: int) -> Longs:
+    """Distinct slots, the last one of the cache among them; the first row, an ordinary one, is skipped."""
+    others = rng.permutation(slots - 1)[: rows - 2]
+    return np.concatenate([[-1, slots - 1], others]).astype(np.int64)
