@@ -24,7 +24,8 @@ def summary(report: CoverageReport) -> str:
     for name, gap in gaps[:_GAPS]:
         many = "cannot be covered" if gap.impossible else counted(gap.calls, "call") + " without a variant"
         lines += [f"{name}: {many}, such as {gap.example}"]
-        lines += [f"    differs from the nearest variant in {'; '.join(gap.reasons)}"]
+        what = "differs from the nearest variant in " if gap.nearest else ""
+        lines += [f"    {what}{'; '.join(gap.reasons)}"]
         lines += [f"    {text}" for text in gap.advice]
     if len(gaps) > _GAPS:
         lines.append(f"... and {counted(len(gaps) - _GAPS, 'more gap')}; --json lists all")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from aotkern.arguments import Value
+from aotkern.arguments import Pointer, Value
 from aotkern.audit.coverage.catalogue import Catalogue
 from aotkern.audit.coverage.classes import ValueClass, classes
 from aotkern.audit.coverage.domain import Argument, Calls, Values
@@ -249,4 +249,13 @@ def gap_of(outcome: Choice | Miss, example: str, number: int, *, impossible: boo
 
 def values_in_words(values: Sequence[Value]) -> list[str]:
     """Values of a recorded call."""
-    return [value.text if isinstance(value, Constant) else str(value) for value in values]
+    return [_in_words(value) for value in values]
+
+
+def _in_words(value: Value) -> str:
+    if isinstance(value, Pointer):
+        size = "" if value.storage_bytes is None else f", storage of {value.storage_bytes} bytes"
+        return f"{value.element} at {value.address:#x}{size}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_in_words, value))})"
+    return value.text if isinstance(value, Constant) else str(value)
