@@ -79,7 +79,7 @@ baseline = "manifests/gfx950.json"
 kernel = "*"
 target = "gfx950"
 vgprs = 16
-spills = 0
+vgpr_spills = 0
 """
 
 

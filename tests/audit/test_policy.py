@@ -53,7 +53,7 @@ def test_the_example_that_init_writes_is_a_policy_with_every_step() -> None:
         "numerics": 1,
     }
     assert policy.identity[0] == IdentityStep(Path("out/my_kernels.gfx942.aotk"), Path("manifests/gfx942.json"))
-    assert policy.resources[0].rules == (Rule("*", GFX950, {"spills": 0, "scratch_bytes": 0}),)
+    assert policy.resources[0].rules == (Rule("*", GFX950, {"vgpr_spills": 0, "scratch_bytes": 0}),)
     assert policy.reproducible[0] == ReproducibleStep(("my_kernels.py",), (Target.parse("gfx942"), GFX950))
     assert policy.coverage[0] == CoverageStep(Path("out/my_kernels.gfx950.aotk"), Path("audits/calls.toml"))
     assert policy.numerics[0] == NumericsStep(Path("out/my_kernels.gfx950.aotk"), "my_cases.py", 12, 0)
