@@ -4,21 +4,17 @@
     torch_ops.use(aotkern.load("decode"), Platform.of(device.arch, device.units))
     out = torch.ops.aotkern.decode(q, cache, indices, indptr, None, None, None, sink, scale, None, False, False)
 
-Importing this module imports torch and registers the operators; nothing else in the package does. An operator launches
+The first `use` imports torch and registers the operators; nothing else in the package does. An operator launches
 through whatever `use` was given last for the device of its tensors: a loaded bundle, or Triton's JIT. Each has a fake
-implementation that knows shapes and dtypes alone, and says which of its arguments it changes.
-
-Annotations are evaluated here, without `from __future__ import annotations`, and optional types are spelt `Optional`:
-torch makes the schemas of them, and older ones know no other way.
+implementation that knows shapes and dtypes alone, and its schema says which arguments it changes (`!`).
 """
 
-# ruff: noqa: UP045 - see above
+from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Optional, cast
-
-import torch
-from torch import Tensor
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from aotkern.errors import InputError
 
@@ -28,7 +24,10 @@ from .decode_call import Segment
 from .launchers import Launcher, Platform
 from .ragged import Ragged
 
-NAMESPACE = "aotkern"
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NAMESPACE: Final = "aotkern"
 
 _Layout = Literal["normal", "shuffle"]
 
@@ -42,11 +41,11 @@ class _Device:
     arch: str
 
 
-_devices: dict[Optional[int], _Device] = {}
+_devices: dict[int | None, _Device] = {}
 
 
-def use(launcher: Launcher, platform: Platform, *, arch: Optional[str] = None, device: Optional[int] = None) -> None:
-    """Say what the operators launch through.
+def use(launcher: Launcher, platform: Platform, *, arch: str | None = None, device: int | None = None) -> None:
+    """Say what the operators launch through, and register them if they are not.
 
     Args:
         launcher: A loaded bundle, or another launcher of this family's kernels.
@@ -54,7 +53,20 @@ def use(launcher: Launcher, platform: Platform, *, arch: Optional[str] = None, d
         arch: Its architecture, which decides the form of the gather; that of the platform's design unless given.
         device: Its number; None for every device that is not named by a call of its own.
     """
+    register()
     _devices[device] = _Device(launcher, platform, arch or platform.design)
+
+
+@cache
+def register() -> None:
+    """Register the operators with torch, once."""
+    import torch  # noqa: PLC0415 - see the module's docstring
+
+    for operator in OPERATORS:
+        name = f"{NAMESPACE}::{operator.function.__name__}"
+        changed = [part.split()[-1] for part in operator.schema.split("->")[0].strip("() ").split(", ") if "!" in part]
+        made = torch.library.custom_op(name, operator.function, mutates_args=changed, schema=operator.schema)
+        made.register_fake(operator.fake)
 
 
 def _for(tensor: Tensor) -> _Device:
@@ -66,24 +78,23 @@ def _for(tensor: Tensor) -> _Device:
     return found
 
 
-def _segment(cache: Optional[Tensor], indices: Optional[Tensor], indptr: Optional[Tensor]) -> Optional[Segment]:
+def _segment(cache: Tensor | None, indices: Tensor | None, indptr: Tensor | None) -> Segment | None:
     if cache is None or indices is None or indptr is None:
         return None
     return Segment(cache, Ragged(indices, indptr))
 
 
-@torch.library.custom_op(f"{NAMESPACE}::decode", mutates_args=())
 def decode(
     q: Tensor,
     main_cache: Tensor,
     main_indices: Tensor,
     main_indptr: Tensor,
-    extra_cache: Optional[Tensor],
-    extra_indices: Optional[Tensor],
-    extra_indptr: Optional[Tensor],
-    sink: Optional[Tensor],
+    extra_cache: Tensor | None,
+    extra_indices: Tensor | None,
+    extra_indptr: Tensor | None,
+    sink: Tensor | None,
     scale: float,
-    splits: Optional[int],
+    splits: int | None,
     adaptive: bool,
     trust_extra: bool,
 ) -> Tensor:
@@ -95,24 +106,22 @@ def decode(
     return decode_host.decode(device.launcher, device.platform, q, main, extra, sink=sink, **how)
 
 
-@decode.register_fake
-def _(q: Tensor, *_rest: object) -> Tensor:
-    return torch.empty(q.shape, dtype=q.dtype, device=q.device)
+def _decode_fake(q: Tensor, *_rest: object) -> Tensor:
+    return q.new_empty(q.shape)
 
 
-@torch.library.custom_op(f"{NAMESPACE}::decode_into", mutates_args=("out",))
 def decode_into(
     out: Tensor,
     q: Tensor,
     main_cache: Tensor,
     main_indices: Tensor,
     main_indptr: Tensor,
-    extra_cache: Optional[Tensor],
-    extra_indices: Optional[Tensor],
-    extra_indptr: Optional[Tensor],
-    sink: Optional[Tensor],
+    extra_cache: Tensor | None,
+    extra_indices: Tensor | None,
+    extra_indptr: Tensor | None,
+    sink: Tensor | None,
     scale: float,
-    splits: Optional[int],
+    splits: int | None,
     adaptive: bool,
     trust_extra: bool,
 ) -> None:
@@ -124,23 +133,20 @@ def decode_into(
     decode_host.decode(device.launcher, device.platform, q, main, extra, sink=sink, out=out, **how)
 
 
-@torch.library.custom_op(f"{NAMESPACE}::pack_rows", mutates_args=())
-def pack_rows(dense: Tensor, lengths: Optional[Tensor], num_rows: int) -> tuple[Tensor, Tensor]:
+def pack_rows(dense: Tensor, lengths: Tensor | None, num_rows: int) -> tuple[Tensor, Tensor]:
     """`ragged.pack_rows`: int32 [rows, width] to indices [rows * width] and indptr [rows + 1]."""
     packed = ragged.pack_rows(_for(dense).launcher, dense, lengths, num_rows=num_rows)
     return packed.indices, packed.indptr
 
 
-@pack_rows.register_fake
-def _(dense: Tensor, lengths: Optional[Tensor], num_rows: int) -> tuple[Tensor, Tensor]:
+def _pack_rows_fake(dense: Tensor, lengths: Tensor | None, num_rows: int) -> tuple[Tensor, Tensor]:
     del lengths, num_rows
     rows, width = dense.shape
     return dense.new_empty(rows * width), dense.new_empty(rows + 1)
 
 
-@torch.library.custom_op(f"{NAMESPACE}::write_main_cache", mutates_args=("cache",))
 def write_main_cache(
-    cache: Tensor, kv: Tensor, slots: Tensor, positions: Optional[Tensor], cos_sin: Optional[Tensor]
+    cache: Tensor, kv: Tensor, slots: Tensor, positions: Tensor | None, cos_sin: Tensor | None
 ) -> None:
     """`write.write_main_cache` in the platform's fp8 dialect; with positions and angles the rows are turned as well."""
     device = _for(cache)
@@ -148,14 +154,12 @@ def write_main_cache(
     write.write_main_cache(device.launcher, cache, kv, slots, fnuz=device.platform.fnuz_main, rotation=rotation)
 
 
-@torch.library.custom_op(f"{NAMESPACE}::write_index_keys", mutates_args=("cache",))
 def write_index_keys(cache: Tensor, keys: Tensor, slots: Tensor, layout: str, fnuz: bool, power_of_two: bool) -> None:
     """`write.write_index_keys`."""
     how = {"layout": cast("_Layout", layout), "fnuz": fnuz, "power_of_two": power_of_two}
     write.write_index_keys(_for(cache).launcher, cache, keys, slots, **how)
 
 
-@torch.library.custom_op(f"{NAMESPACE}::gather_indexer_cache", mutates_args=("k_out", "scale_out"))
 def gather_indexer_cache(
     cache: Tensor,
     k_out: Tensor,
@@ -173,7 +177,6 @@ def gather_indexer_cache(
     gather_host.gather_indexer_cache(device.launcher, *tensors, layout=order, arch=device.arch, dynamic=dynamic)
 
 
-@torch.library.custom_op(f"{NAMESPACE}::store_compressor_state", mutates_args=("state",))
 def store_compressor_state(
     state: Tensor,
     positions: Tensor,
@@ -190,7 +193,6 @@ def store_compressor_state(
     write_compressed.store_compressor_state(_for(state).launcher, step, kv, score, ape)
 
 
-@torch.library.custom_op(f"{NAMESPACE}::compressed_slots", mutates_args=("slots",))
 def compressed_slots(
     slots: Tensor, positions: Tensor, token_to_req: Tensor, block_table: Tensor, ratio: int, block_size: int
 ) -> None:
@@ -199,7 +201,6 @@ def compressed_slots(
     write_compressed.compressed_slots(_for(slots).launcher, *tensors, ratio=ratio, block_size=block_size)
 
 
-@torch.library.custom_op(f"{NAMESPACE}::write_compressed_cache", mutates_args=("cache",))
 def write_compressed_cache(
     cache: Tensor,
     slots: Tensor,
@@ -213,7 +214,7 @@ def write_compressed_cache(
     cos_sin: Tensor,
     eps: float,
     sanitize: bool,
-    num_splits: Optional[int],
+    num_splits: int | None,
 ) -> None:
     """`write_compressed.write_compressed_cache`."""
     step = write_compressed.CompressorStep(state, positions, state_slots, token_to_req, state_table, ratio)
@@ -221,7 +222,6 @@ def write_compressed_cache(
     write_compressed.write_compressed_cache(_for(cache).launcher, cache, slots, step, norm_weight, cos_sin, **how)
 
 
-@torch.library.custom_op(f"{NAMESPACE}::write_indexer_cache", mutates_args=("cache",))
 def write_indexer_cache(
     cache: Tensor,
     slots: Tensor,
@@ -244,14 +244,56 @@ def _changes_only(*_args: object, **_kwargs: object) -> None:
     """The fake of an operator that changes its arguments and returns nothing."""
 
 
-for _operator in (
-    decode_into,
-    write_main_cache,
-    write_index_keys,
-    gather_indexer_cache,
-    store_compressor_state,
-    compressed_slots,
-    write_compressed_cache,
-    write_indexer_cache,
-):
-    _operator.register_fake(_changes_only)
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A custom operator.
+
+    Attributes:
+        function: What it does; its name is the operator's.
+        schema: Torch's schema without the name.
+        fake: What it returns when only shapes and dtypes are known.
+    """
+
+    function: Callable[..., Any]
+    schema: str
+    fake: Callable[..., Any] = _changes_only
+
+
+_ATTENTION = (
+    "Tensor q, Tensor main_cache, Tensor main_indices, Tensor main_indptr, Tensor? extra_cache, "
+    "Tensor? extra_indices, Tensor? extra_indptr, Tensor? sink, float scale, int? splits, bool adaptive, "
+    "bool trust_extra"
+)
+_STEP = "Tensor positions, Tensor state_slots, Tensor token_to_req, Tensor state_table, int ratio"
+
+OPERATORS: Final = (
+    Operator(decode, f"({_ATTENTION}) -> Tensor", _decode_fake),
+    Operator(decode_into, f"(Tensor(a!) out, {_ATTENTION}) -> ()"),
+    Operator(pack_rows, "(Tensor dense, Tensor? lengths, int num_rows) -> (Tensor, Tensor)", _pack_rows_fake),
+    Operator(write_main_cache, "(Tensor(a!) cache, Tensor kv, Tensor slots, Tensor? positions, Tensor? cos_sin) -> ()"),
+    Operator(
+        write_index_keys,
+        "(Tensor(a!) cache, Tensor keys, Tensor slots, str layout, bool fnuz, bool power_of_two) -> ()",
+    ),
+    Operator(
+        gather_indexer_cache,
+        "(Tensor cache, Tensor(a!) k_out, Tensor(b!) scale_out, Tensor block_table, Tensor cu_seqlen, "
+        "Tensor token_to_seq, str layout, bool dynamic) -> ()",
+    ),
+    Operator(store_compressor_state, f"(Tensor(a!) state, {_STEP}, Tensor kv, Tensor score, Tensor ape) -> ()"),
+    Operator(
+        compressed_slots,
+        "(Tensor(a!) slots, Tensor positions, Tensor token_to_req, Tensor block_table, int ratio, int block_size) "
+        "-> ()",
+    ),
+    Operator(
+        write_compressed_cache,
+        f"(Tensor(a!) cache, Tensor slots, Tensor state, {_STEP}, Tensor norm_weight, Tensor cos_sin, float eps, "
+        "bool sanitize, int? num_splits) -> ()",
+    ),
+    Operator(
+        write_indexer_cache,
+        f"(Tensor(a!) cache, Tensor slots, Tensor state, {_STEP}, Tensor norm_weight, Tensor cos_sin, float eps) -> ()",
+    ),
+)
+"""All of them."""

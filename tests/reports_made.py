@@ -20,7 +20,9 @@ HOSTILE = (
 )
 """A name with what HTML, Markdown, XML and a job summary could be tricked by."""
 
-USAGE = Usage(vgprs=24, agprs=0, sgprs=20, spills=0, scratch_bytes=0, lds_bytes=1024, waves=8, code_bytes=640)
+USAGE = Usage(
+    vgprs=24, agprs=0, sgprs=20, vgpr_spills=0, sgpr_spills=0, scratch_bytes=0, lds_bytes=1024, waves=8, code_bytes=640
+)
 
 INSTRUCTIONS = [
     [None, None],

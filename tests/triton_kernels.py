@@ -23,3 +23,11 @@ def scale(x, out, n, factor, BLOCK: tl.constexpr):
 def store_scalar(x, s):
     """x[0] = s, whatever the type of s."""
     tl.store(x, s.to(tl.float32))
+
+
+@triton.jit
+def scale_short(x, out, n, factor, BLOCK: tl.constexpr):
+    """`scale` with a mistake: it forgets the last element."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n - 1
+    tl.store(out + at, tl.load(x + at, mask=mask) * factor, mask=mask)

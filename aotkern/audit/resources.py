@@ -32,7 +32,8 @@ class Usage:
     vgprs: int
     agprs: int
     sgprs: int
-    spills: int
+    vgpr_spills: int
+    sgpr_spills: int
     scratch_bytes: int
     lds_bytes: int
     waves: int
@@ -114,7 +115,8 @@ def usage(manifest: Manifest, entry: VariantEntry) -> Usage:
         vgprs=held.vgprs,
         agprs=held.agprs,
         sgprs=held.sgprs,
-        spills=held.vgpr_spills + held.sgpr_spills,
+        vgpr_spills=held.vgpr_spills,
+        sgpr_spills=held.sgpr_spills,
         scratch_bytes=held.scratch_bytes,
         lds_bytes=lds,
         waves=waves.waves if waves else 0,

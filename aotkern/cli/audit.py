@@ -73,7 +73,7 @@ def identity(
     seconds = (time.perf_counter() - started) / len(compared)
     verdict = Verdict.worst([report.verdict for report in compared])
     document = machine.document("audit", verdict, reports=[machine.identity(report) for report in compared])
-    place = kernels[0] if kernels else baseline or bundle or ""
+    place = files.place(kernels, baseline or bundle or "")
     steps = tuple(StepResult.of(identity_audit.AUDIT, report.target, report, seconds, place) for report in compared)
     files.write(reports, GateReport("audit identity", steps))
     closing = f"identity: {verdict}" + (
@@ -133,7 +133,7 @@ def reproducible(
     with progress.shown("compiling", quiet=as_json) as tell:
         report = reproducible_audit.audit(request, tell)
     seconds = time.perf_counter() - started
-    subject, place = ", ".join(kernels) or "shipped kernels", kernels[0] if kernels else ""
+    subject, place = ", ".join(kernels) or "shipped kernels", files.place(kernels)
     step = StepResult.of(reproducible_audit.AUDIT, subject, report, seconds, place)
     files.write(reports, GateReport("audit reproducible", (step,)))
     closing = f"{text.reproducible(report)}\nreproducible: {report.verdict}"

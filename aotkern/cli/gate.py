@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import sys
 from pathlib import Path
 
@@ -62,6 +64,9 @@ def audit(
     files.check(reports)
     with progress.shown("compiling", quiet=as_json) as tell:
         report = gate.run(steps, str(policy), gate.Circumstances(common.environment(), jobs, tell))
+    if steps.numerics:
+        with contextlib.suppress(ImportError):  # without numpy that step came to no report
+            importlib.import_module("aotkern.report.numerics")
     files.write(reports, report)
     common.finish(report.verdict, as_json=as_json, document=machine.gate(report), text=text.gate(report))
 

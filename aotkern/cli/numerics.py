@@ -35,7 +35,7 @@ SHIPPED_CASES = "aotkern_kernels.cases"
 @click.option(
     "--most",
     type=click.IntRange(1),
-    default=12,
+    default=numerics.MOST,
     show_default=True,
     help="Most variants of one kernel; the rest is counted in the report.",
 )

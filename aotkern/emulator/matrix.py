@@ -7,7 +7,6 @@ intermediate rounding are not modelled. Every lane takes part, whatever EXEC say
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -110,7 +109,7 @@ def as_split_matrix(values: Array, shape: Shape) -> Array:
     """The same for 8-bit values of `f8f6f4`: each half of a lane's values lies in its own half of K."""
     count = values.shape[1]
     apart = values.reshape(2, shape.per_lane // 2, count, shape.slices, shape.rows)
-    return apart.transpose(2, 4, 0, 3, 1).reshape(count, shape.rows, shape.depth)
+    return np.asarray(apart.transpose(2, 4, 0, 3, 1).reshape(count, shape.rows, shape.depth))
 
 
 def result_rows(rows: int) -> Array:
@@ -272,7 +271,6 @@ def double(instruction: Instruction, operands: Operands) -> Step:
 def _all() -> dict[str, Bind]:
     shapes = {
         "bf16": ((16, 16), (32, 8), (16, 32), (32, 16)),
-        "bf16_1k": ((16, 16), (32, 8)),
         "f16": ((16, 16), (32, 8), (16, 32), (32, 16)),
         "f32": ((16, 4), (32, 2)),
         "xf32": ((16, 8), (32, 4)),
@@ -281,8 +279,7 @@ def _all() -> dict[str, Bind]:
     for name, all_shapes in shapes.items():
         for rows, depth in all_shapes:
             shape = Shape(rows, depth)
-            value = re.sub("_1k$", "", name)
-            table[f"v_mfma_f32_{rows}x{rows}x{depth}_{name}"] = _mfma(shape, value, value)
+            table[f"v_mfma_f32_{rows}x{rows}x{depth}_{name}"] = _mfma(shape, name, name)
     for rows, depth in ((16, 32), (32, 16)):
         for left in ("fp8", "bf8"):
             for right in ("fp8", "bf8"):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotkern.audit.coverage.proof import CoverageReport
-from aotkern.report.machine import JSON, document
+from aotkern.report.contributions import Contribution, contribution
+from aotkern.report.machine import JSON, audited, document
+from aotkern.report.page import Cell, Grid, Table, Tone
 from aotkern.report.text import counted, table
 
 _GAPS = 10
@@ -22,7 +24,8 @@ def summary(report: CoverageReport) -> str:
     for name, gap in gaps[:_GAPS]:
         many = "cannot be covered" if gap.impossible else counted(gap.calls, "call") + " without a variant"
         lines += [f"{name}: {many}, such as {gap.example}"]
-        lines += [f"    differs from the nearest variant in {'; '.join(gap.reasons)}"]
+        what = "differs from the nearest variant in " if gap.nearest else ""
+        lines += [f"    {what}{'; '.join(gap.reasons)}"]
         lines += [f"    {text}" for text in gap.advice]
     if len(gaps) > _GAPS:
         lines.append(f"... and {counted(len(gaps) - _GAPS, 'more gap')}; --json lists all")
@@ -60,3 +63,27 @@ def json_document(report: CoverageReport) -> JSON:
             for kernel in report.kernels
         ],
     )
+
+
+audited.register(CoverageReport, json_document)
+
+
+@contribution.register
+def _of_coverage(report: CoverageReport) -> Contribution:
+    """The coverage map, and the gaps with their reasons."""
+    cells = {
+        (kernel.kernel, report.target): Cell(
+            f"{kernel.covered} of {kernel.calls} calls", Tone.BAD if kernel.gaps else Tone.GOOD
+        )
+        for kernel in report.kernels
+    }
+    names = tuple(kernel.kernel for kernel in report.kernels)
+    chart = Grid(f"Calls of {report.source} that find a variant", "kernel", names, (report.target,), cells)
+    gaps = tuple(
+        (kernel.kernel, str(gap.calls), gap.example, gap.nearest or "none", "; ".join(gap.reasons))
+        for kernel in report.kernels
+        for gap in kernel.gaps
+    )
+    columns = ("kernel", "calls", "such as", "nearest variant", "differs in")
+    missing = Table("Calls without a variant", columns, gaps, frozenset({1}))
+    return Contribution((chart, missing) if gaps else (chart,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from aotkern.audit.findings import Verdict
 from aotkern.audit.jit.judge import JitReport, KernelRow, TuningRow
 from aotkern.report.text import counted, table
 from aotkern.triton_bridge.watch import NEVER_WATCHED
@@ -23,7 +24,9 @@ def summary(report: JitReport) -> str:
     if len(shown) > room:
         lines.append(f"... and {counted(len(shown) - room, 'more row')}; --json lists all")
     if report.obstacle:
-        lines += _clipped([f"could not tell: {report.obstacle}"])
+        # What was found outweighs what stood in the way.
+        label = "note" if report.verdict is Verdict.FINDINGS else "could not tell"
+        lines += _clipped([f"{label}: {report.obstacle}"])
     lines.append(f"jit: {report.verdict}")
     return "\n".join(lines)
 

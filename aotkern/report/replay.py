@@ -22,8 +22,15 @@ def summary(workload: Workload, results: Sequence[ArmResult], verdict: Verdict) 
         rows.append((result.arm.name, "all", *(result.compiled(phase) for phase in PHASES)))
     lines = [f"{workload.name}: binaries that would be compiled", *table(rows, "  rrr").splitlines()]
     for result in results:
-        lines += [f"{result.arm.name}: {reason}" for reason in _reasons(result)]
+        lines += [f"{result.arm.name}: {reason}" for reason in (*_found(result), *_reasons(result))]
     return "\n".join([*lines, f"replay: {verdict}"])
+
+
+def _found(result: ArmResult) -> Iterator[str]:
+    """The positive count: that nothing compiles means little where nothing was looked up."""
+    if result.served:
+        launches = sum(result.served.values())
+        yield f"{launches:,} launches found {counted(len(result.served), 'prebuilt variant')}"
 
 
 def _reasons(result: ArmResult) -> Iterator[str]:
@@ -69,7 +76,7 @@ def markdown(workload: Workload, results: Sequence[ArmResult], where: str = ON_P
         for kernel in (*result.kernels, None):
             numbers = " | ".join(str(result.compiled(phase, kernel)) for phase in PHASES)
             lines.append(f"| {kernel or '**all**'} | {numbers} |")
-        lines += ["", *(f"- {reason}" for reason in _reasons(result))]
+        lines += ["", *(f"- {reason}" for reason in (*_found(result), *_reasons(result)))]
         lines += [""] if lines[-1] else []
     return "\n".join(lines)
 
@@ -111,5 +118,6 @@ def _arm(result: ArmResult) -> JSON:
             for kernel in result.kernels
         ],
         "binaries": {phase: result.compiled(phase) for phase in (CAPTURE, WARMUP, SCORED)},
+        "served": {"launches": sum(result.served.values()), "variants": len(result.served)},
         "reasons": list(_reasons(result)),
     }

@@ -43,7 +43,7 @@ KINDS = (
 
 _USES = {
     "audit": ("identity", "resources"),
-    "gate": ("contents", "identity", "numerics", "reproducible", "resources"),
+    "gate": ("contents", "coverage", "identity", "jit", "numerics", "reproducible", "resources"),
     "show": ("manifest",),
     "variant": ("manifest",),
 }

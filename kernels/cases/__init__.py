@@ -17,7 +17,7 @@ from typing import Final
 
 from aotkern.audit.cases import CaseFunction
 
-from . import attention, compressor, gather, reduce, writers
+from . import attention, compressor, gather, reduce, states, writers
 
 CASES: Final[Mapping[str, CaseFunction]] = {
     "decode_partial_gfx950": attention.partial_gfx950,
@@ -30,8 +30,8 @@ CASES: Final[Mapping[str, CaseFunction]] = {
     "insert_main_cache": writers.main_cache,
     "insert_main_cache_rope": writers.main_cache_rope,
     "insert_index_keys": writers.index_keys,
-    "store_compressor_state": compressor.store_state,
-    "compressed_slots": compressor.destination_slots,
+    "store_compressor_state": states.store_state,
+    "compressed_slots": states.destination_slots,
     "insert_compressed_cache": compressor.insert_cache,
     "compress_columns": compressor.columns,
     "insert_compressed_rows": compressor.insert_rows,

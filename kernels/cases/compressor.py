@@ -1,4 +1,4 @@
-"""Cases of the compressor: states, slots, weighted sums, and entries of both compressed caches.
+"""Cases of the compressor: weighted sums, and entries of both compressed caches.
 
 Records are exact, byte by byte, although exp and the reciprocal square root are not: weights of the norm are drawn
 again until no number of an entry stands so near to the middle between two bf16 numbers that an error of a few units in
@@ -32,13 +32,12 @@ from ..writer_reference import (
     compress,
     compressed_index_record,
     compressed_record,
-    compressed_slot,
     from_bf16,
     group_states,
     rotate,
     to_bf16,
 )
-from .drawing import Longs, angle_table, generator, hard_rows, marked, normal_patterns, store_key, store_record
+from .drawing import Longs, angle_table, generator, hard_rows, marked, store_key, store_record
 
 _EPS: Final = 1e-6
 _HUGE_EPS: Final = 2.0**120
@@ -46,7 +45,6 @@ _HUGE_WEIGHT: Final = 2.0**60
 _SLACK: Final = 1e-5
 """More than the relative error of the sums and functions in fp32."""
 _PADDING: Final = 32
-_SLOTS_BLOCK: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,15 +190,10 @@ def _normalised(step: _Step, eps: float) -> tuple[Doubles, Doubles]:
     rows, sizes = [], []
     for token in step.ends:
         kv, score = step.group(token)
-        one = np.ones(kv.shape[1])
-        plain, size = (compress(values, score, one, 0.0) for values in (kv, np.abs(kv)))
-        share = np.exp(score - score.max(axis=0))
-        row = (kv * share).sum(axis=0) / share.sum(axis=0)
+        row = _sum(kv, score)
         norm = np.sqrt((row**2).mean() + eps)
-        sums = (np.abs(kv) * share).sum(axis=0) / share.sum(axis=0)
-        del plain, size
         rows.append(row / norm)
-        sizes.append(sums / norm)
+        sizes.append(_sum(np.abs(kv), score) / norm)
     return np.array(rows), np.array(sizes)
 
 
@@ -309,70 +302,3 @@ def columns(key: VariantKey, seed: int) -> Iterator[Case]:
     arguments = {**step.arguments(8), "rows": rows}
     expected = Near(wanted, atol=1e-5, rtol=1e-5, l2=1e-5, elsewhere=rows)
     yield Case("groups", (len(rows) * chosen["NUM_SPLITS"],), arguments, {"rows": expected})
-
-
-def store_state(key: VariantKey, seed: int) -> Iterator[Case]:
-    """States of tokens in any place of their group, on pages with padding; one token is padding."""
-    rng, chosen = generator(key, seed), constants(key)
-    width, ratio, block_size, tokens = chosen["WIDTH"], chosen["RATIO"], 4, 6
-    spec = dict(key.arguments)["kv"]
-    half = isinstance(spec, Runtime) and spec.element == "bf16"
-    patterns = [normal_patterns(rng, (tokens, width + more), 3.0) for more in (16, 32)]
-    kv, score = (from_bf16(pattern) if half else _scattered(rng, pattern.shape) for pattern in patterns)
-    ape = _scattered(rng, (ratio, width))
-    positions = np.array([0, ratio - 1, ratio, 3 * ratio + 1, 5, 2 * ratio - 1], np.int64)
-    slots = np.array([9, 0, -1, 5, 11, 2], np.int64)
-    before = marked((3, block_size * 2 * width + 16), np.float32)
-    after = before.copy()
-    for token, slot in enumerate(slots):
-        if slot >= 0:
-            page, place = divmod(int(slot), block_size)
-            row = after[page, place * 2 * width : (place + 1) * 2 * width]
-            row[:width] = kv[token, :width]
-            row[width:] = score[token, :width] + ape[positions[token] % ratio]
-    arguments: dict[str, Any] = {
-        "kv": Typed(patterns[0], "bf16") if half else kv,
-        "score": Typed(patterns[1], "bf16") if half else score,
-        "ape": ape,
-        "positions": positions,
-        "state": before,
-        "state_slots": slots,
-        "kv_stride": kv.shape[1],
-        "score_stride": score.shape[1],
-        "state_block_size": block_size,
-        "state_page_stride": before.shape[1],
-    }
-    yield Case("states", (tokens,), arguments, {"state": Exact(after)})
-
-
-def _scattered(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-    return (rng.standard_normal(shape) * 3).astype(np.float32)
-
-
-def destination_slots(key: VariantKey, seed: int) -> Iterator[Case]:
-    """More tokens than one program takes: padding, missing pages, entries beyond the table."""
-    rng, ratio = generator(key, seed), constants(key)["RATIO"]
-    tokens, block_size, width = _SLOTS_BLOCK + 45, 3, 5
-    positions = rng.integers(0, ratio * block_size * (width + 1), tokens).astype(np.int64)
-    ends = rng.random(tokens) < 0.7
-    positions[ends] |= ratio - 1
-    requests = rng.integers(-1, 3, tokens).astype(np.int32)
-    table = rng.integers(-2, 2**28, (3, width + 2)).astype(np.int32)
-    table[:, 1] = (-1, 0, 7)
-    slots = marked((tokens,), np.int64)
-    after = np.full(tokens, -1, np.int64)
-    for token, (position, request) in enumerate(zip(positions, requests, strict=True)):
-        column = int(position) // ratio // block_size
-        if request >= 0 and column < width and table[request, column] >= 0:
-            after[token] = compressed_slot(int(position), ratio, table[request], block_size)
-    arguments = {
-        "positions": positions,
-        "token_to_req": requests,
-        "block_table": table,
-        "slots": slots,
-        "num_tokens": tokens,
-        "table_stride": table.shape[1],
-        "table_width": width,
-        "block_size": block_size,
-    }
-    yield Case("tokens of three requests", (-(-tokens // _SLOTS_BLOCK),), arguments, {"slots": Exact(after)})

@@ -16,7 +16,15 @@ KEY = "scale[hip:gfx942](n:i32){num_warps=4}"
 def test_usage_adds_what_the_launch_adds() -> None:
     held = manifest(GFX942, {"scale": more(vgprs=40, vgpr_spills=2, sgpr_spills=1, lds_bytes=512)}, shared=1024)
     assert usage(held, held.variants[0]) == Usage(
-        vgprs=40, agprs=0, sgprs=20, spills=3, scratch_bytes=0, lds_bytes=1536, waves=8, code_bytes=256
+        vgprs=40,
+        agprs=0,
+        sgprs=20,
+        vgpr_spills=2,
+        sgpr_spills=1,
+        scratch_bytes=0,
+        lds_bytes=1536,
+        waves=8,
+        code_bytes=256,
     )
 
 

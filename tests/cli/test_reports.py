@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from making import GFX942, GFX950, packed
 
 from aotkern import schemas
+from aotkern.cli import reports
 from aotkern.cli.commands import aotkern
 from aotkern.errors import InputError
 from aotkern.report import formats, machine
@@ -103,3 +104,11 @@ def test_a_gate_document_with_another_field_does_not_fit():
     value = machine.gate(made.full())
     value["steps"][2]["report"]["later"] = 1
     assert not jsonschema.Draft202012Validator(schemas.load("gate")).is_valid(value)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "place"),
+    [(("a.py",), "a.py"), (("a.py", "b.py"), "m.json"), (("folder",), "m.json"), ((), "m.json")],
+)
+def test_findings_are_shown_in_the_kernel_source_where_it_is_one_file(kernels, place):
+    assert reports.place(kernels, "m.json") == place

@@ -215,7 +215,7 @@ def test_registers_beyond_the_declared_ones_do_not_exist() -> None:
         "v_mov_b32_e32 v0, v12",
         "v_accvgpr_read_b32 v0, a4",
         "v_mov_b64_e32 v[0:1], v[11:12]",
-    ):  # noqa: E501
+    ):
         (instruction,) = bench.instructions(text.replace("[11:12]", "[12:13]"))
         with pytest.raises(Exception, match="beyond the"):
             bind(instruction, Operands(12, 4))

@@ -158,8 +158,8 @@ def test_a_new_branch_is_compared_with_the_commit_before(project, action):
         ({"AOTKERN_BASE": "--help"}, "There is no commit --help here"),
         ({}, "There is no commit HEAD~ here"),  # a shallow checkout, or a first commit
         ({"GITHUB_BASE_REF": "absent"}, "No common commit with origin/absent"),
-        ({"AOTKERN_KERNELS": " \n"}, "The input `kernels` names nothing"),
-        ({"AOTKERN_TARGETS": ""}, "The input `target` names nothing"),
+        ({"AOTKERN_KERNELS": " \n"}, "The input kernels names nothing"),
+        ({"AOTKERN_TARGETS": ""}, "The input target names nothing"),
         ({"AOTKERN_BASE": "HEAD", "AOTKERN_CHANGED_UNDER": "", "AOTKERN_KERNELS": "absent.py"}, "exit code 2"),
     ],
 )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,6 +39,7 @@ def launcher(interpreted, monkeypatch):
     """The operators launch through Triton's interpreter."""
     mend_interpreter(monkeypatch)
     monkeypatch.setattr(torch_ops, "_devices", {})
+    torch_ops.register()
     made = interpreted(gfx950_tile, gfx950_partial, reducer, ragged_pack, main_writer, record, fp8)
     torch_ops.use(made, GFX950)
     return made
@@ -127,6 +131,19 @@ def test_operators_of_a_device_that_nothing_was_said_of(call, monkeypatch):
     monkeypatch.setattr(torch_ops, "_devices", {})
     with pytest.raises(InputError, match=r"torch_ops\.use"):
         torch.ops.aotkern.decode(*arguments)
+
+
+def test_schemas_name_the_parameters_of_the_functions_in_order():
+    for operator in torch_ops.OPERATORS:
+        schema = getattr(torch.ops.aotkern, operator.function.__name__).default._schema
+        assert [item.name for item in schema.arguments] == list(inspect.signature(operator.function).parameters)
+
+
+def test_importing_the_module_does_not_import_torch():
+    root = Path(__file__).parents[2]
+    code = "import sys, kernels.torch_ops; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 HOSTS = {

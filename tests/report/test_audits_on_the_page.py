@@ -1,17 +1,24 @@
-"""What the JIT audit and the numerics audit contribute to a page."""
+"""What the JIT, coverage and numerics audits contribute to a page."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import jsonschema
+
+from aotkern import schemas
+from aotkern.audit.coverage.proof import CoverageReport, Gap, KernelCoverage
 from aotkern.audit.findings import Verdict
 from aotkern.audit.gate import GateReport, StepResult
 from aotkern.audit.jit.events import Compile, Log, Outcome, Process, Tuning
 from aotkern.audit.jit.judge import judge
 from aotkern.audit.numerics import NumericsReport
 from aotkern.audit.numerics import Outcome as Numbers
-from aotkern.report import html, jit_page, markdown
+from aotkern.report import formats, html, jit_page, markdown
 from aotkern.report.contributions import contribution, page
 from aotkern.report.numerics import machine
-from aotkern.report.page import Bar, Table, Timeline, Tone
+from aotkern.report.page import Bar, Cell, Grid, Table, Timeline, Tone
 from aotkern.target import Target
 from aotkern.triton_bridge.budget import Budget, PhaseBudget
 
@@ -82,3 +89,37 @@ def test_the_numerics_audit_says_of_each_variant_whether_it_computes_right():
     assert [row[3:] for row in worst.rows] == [("1.00e+00", "5.00e-01"), ("1.00e-06", "2.00e-07")]
     assert numerics().summary == "hip:gfx942 on emulator: variants 2, cases 2, wrong 1"
     assert machine(numerics())["verdict"] == "findings"
+
+
+def coverage():
+    gap = Gap(3, "n = 17", KEY, ("n: i32:D is needed",), ("declare n as any",))
+    kernels = (KernelCoverage("scale", 8, 5, (gap,)), KernelCoverage("mix", 4, 4))
+    return CoverageReport("b.aotk", "hip:gfx942", "calls.toml", kernels)
+
+
+def test_the_coverage_audit_is_a_map_and_its_gaps():
+    chart, gaps = contribution(coverage()).blocks
+    assert isinstance(chart, Grid)
+    assert chart.cells == {
+        ("scale", "hip:gfx942"): Cell("5 of 8 calls", Tone.BAD),
+        ("mix", "hip:gfx942"): Cell("4 of 4 calls", Tone.GOOD),
+    }
+    assert gaps.rows == (("scale", "3", "n = 17", KEY, "n: i32:D is needed"),)
+    assert coverage().summary == "hip:gfx942: 9 of 12 calls of calls.toml find a variant"
+    (finding,) = coverage().findings
+    assert (finding.subject, finding.state) == ("scale", "not covered")
+    assert finding.message == "3 calls, such as n = 17: n: i32:D is needed; declare n as any"
+
+
+def test_a_full_coverage_has_no_table_of_gaps():
+    report = CoverageReport("b.aotk", "hip:gfx942", "calls.toml", (KernelCoverage("mix", 4, 4),))
+    assert [block.kind for block in contribution(report).blocks] == ["grid"]
+    assert "4 of 4 calls" in html.render(GateReport("p", (StepResult.of("coverage", "b", report, 0.1),)))
+
+
+def test_every_audit_has_its_document_in_the_gate():
+    reports = {"jit": judge(LOG, Budget()), "numerics": numerics(), "coverage": coverage()}
+    gate = GateReport("p", tuple(StepResult.of(name, "s", report, 0.1) for name, report in reports.items()))
+    document = json.loads(formats.of(Path("x.json"))(gate))
+    jsonschema.Draft202012Validator(schemas.load("gate")).validate(document)
+    assert [step["report"]["schema"] for step in document["steps"]] == [f"aotkern.{name}/1" for name in reports]

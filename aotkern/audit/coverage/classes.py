@@ -15,10 +15,7 @@ from dataclasses import dataclass
 from aotkern.arguments import Pointer, Value
 from aotkern.audit.coverage.domain import Argument, Floats, Integers, Tensors, Tuples, Values
 from aotkern.dispatch import DIVISOR, INTEGER_RANGES, SMALL_STORAGE
-from aotkern.spec import ArgumentSpec, Fixed, Group, Parameter
-
-_BOUNDS = sorted({bound for low, high in INTEGER_RANGES.values() for bound in (low, high + 1)})
-"""Where the range of an integer type begins, or has ended."""
+from aotkern.spec import ArgumentSpec, Fixed, Group, Parameter, Runtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ def _classes(argument: Argument, specs: Sequence[ArgumentSpec], *, constexpr: bo
             yield from _tensors(argument)
         case Integers():
             constants = sorted({value for value in _constants(specs) if value in argument})
-            yield from _constexprs(argument, constants) if constexpr else _integers(argument, constants)
+            yield from _constexprs(argument, constants) if constexpr else _integers(argument, constants, specs)
         case Values():
             for constant in argument.values:
                 yield ValueClass(constant.text, constant if constexpr else constant.value)
@@ -91,11 +88,22 @@ def _constexprs(integers: Integers, constants: Sequence[int]) -> Iterator[ValueC
         yield ValueClass(f"any of {rest} values without a variant", other, endless=rest >= ENDLESS)
 
 
-def _integers(integers: Integers, constants: Sequence[int]) -> Iterator[ValueClass]:
+def _bounds(specs: Sequence[ArgumentSpec]) -> list[int]:
+    """Where the ranges of the integer types that variants have begin, or have ended."""
+    types = {spec.type for spec in specs if isinstance(spec, Runtime)}
+    ranges = (INTEGER_RANGES[name] for name in types if name in INTEGER_RANGES)
+    return sorted({bound for low, high in ranges for bound in (low, high + 1)})
+
+
+def _integers(integers: Integers, constants: Sequence[int], specs: Sequence[ArgumentSpec]) -> Iterator[ValueClass]:
     for value in constants:
         yield ValueClass(str(value), value)
     known = set(constants)
-    edges = [integers.low, *(bound for bound in _BOUNDS if integers.low < bound <= integers.high), integers.high + 1]
+    edges = [
+        integers.low,
+        *(bound for bound in _bounds(specs) if integers.low < bound <= integers.high),
+        integers.high + 1,
+    ]
     for low, high in itertools.pairwise(edges):
         first = low + (integers.low - low) % integers.step
         part = Integers(first, high - 1, integers.step)

@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from aotkern.arguments import Value
+from aotkern.arguments import Pointer, Value
 from aotkern.audit.coverage.catalogue import Catalogue
 from aotkern.audit.coverage.classes import ValueClass, classes
 from aotkern.audit.coverage.domain import Argument, Calls, Values
-from aotkern.audit.findings import Verdict
+from aotkern.audit.findings import Finding, Verdict
 from aotkern.dispatch import Choice, Miss, Table, choose, refusals
 from aotkern.errors import InputError, Problem
 from aotkern.spec import Constant, Parameter
+
+AUDIT = "coverage"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,27 @@ class CoverageReport:
         if any(kernel.gaps for kernel in self.kernels):
             return Verdict.FINDINGS
         return Verdict.UNKNOWN if self.obstacle or not self.kernels else Verdict.CLEAN
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The gaps, the largest of each kernel first."""
+        return tuple(
+            Finding(
+                AUDIT,
+                kernel.kernel,
+                "cannot be covered" if gap.impossible else "not covered",
+                f"{gap.calls} calls, such as {gap.example}: {'; '.join((*gap.reasons, *gap.advice))}",
+                {"calls": gap.calls, "nearest": gap.nearest},
+            )
+            for kernel in self.kernels
+            for gap in kernel.gaps
+        )
+
+    @property
+    def summary(self) -> str:
+        """The obstacle, or how many calls find a variant."""
+        calls, covered = (sum(getattr(kernel, name) for kernel in self.kernels) for name in ("calls", "covered"))
+        return self.obstacle or f"{self.target}: {covered} of {calls} calls of {self.source} find a variant"
 
 
 def prove(catalogue: Catalogue, domain: Sequence[Calls], source: str) -> CoverageReport:
@@ -226,4 +249,13 @@ def gap_of(outcome: Choice | Miss, example: str, number: int, *, impossible: boo
 
 def values_in_words(values: Sequence[Value]) -> list[str]:
     """Values of a recorded call."""
-    return [value.text if isinstance(value, Constant) else str(value) for value in values]
+    return [_in_words(value) for value in values]
+
+
+def _in_words(value: Value) -> str:
+    if isinstance(value, Pointer):
+        size = "" if value.storage_bytes is None else f", storage of {value.storage_bytes} bytes"
+        return f"{value.element} at {value.address:#x}{size}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_in_words, value))})"
+    return value.text if isinstance(value, Constant) else str(value)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from aotkern.arguments import bind, read
 from aotkern.audit.counting import JitCount
 from aotkern.audit.coverage.catalogue import Catalogue
-from aotkern.audit.coverage.proof import Gap, gap_of, in_words
+from aotkern.audit.coverage.proof import Gap, gap_of, in_words, values_in_words
 from aotkern.audit.jit.events import Log
 from aotkern.audit.jit.events import read as read_events
 from aotkern.dispatch import Choice, Miss, choose
@@ -156,7 +156,7 @@ class BundleArm:
         if isinstance(outcome, Choice):
             self.found[kernel, str(table.variants[outcome.index].key)] += 1
         else:
-            self._miss(kernel, outcome, in_words(table.parameters, list(map(str, values))))
+            self._miss(kernel, outcome, in_words(table.parameters, values_in_words(values)))
 
     def _miss(self, kernel: str, outcome: Miss, words: str) -> None:
         gap = gap_of(outcome, words, 1)

@@ -52,6 +52,7 @@ class ArmResult:
         steps: Steps by phase, and how many of them replay a captured graph.
         report: Every compile with its reason.
         gaps: Calls that no prebuilt variant serves, by phase and kernel.
+        served: Launches that a prebuilt variant would have served, by kernel and variant key.
     """
 
     arm: Arm
@@ -61,6 +62,7 @@ class ArmResult:
     steps: Mapping[str, tuple[int, int]]
     report: JitReport
     gaps: Mapping[tuple[str, str], tuple[Gap, ...]]
+    served: Mapping[tuple[str, str], int]
 
     def compiled(self, phase: str, kernel: str | None = None) -> int:
         """Compiles of one phase, of one kernel or of all."""
@@ -91,7 +93,8 @@ def drive(workload: Workload, arm: Arm, launcher: Counting, server: Server) -> A
     binaries = Counter({(row.phase, row.kernel): row.variants for row in report.rows})
     binaries.update({key: len(rows) for key, rows in gaps.items()})
     kernels = tuple(sorted({kernel for _, kernel in launcher.launches}))
-    return ArmResult(arm, kernels, binaries, dict(launcher.launches), counted, report, gaps)
+    served = dict(getattr(launcher, "found", {}))
+    return ArmResult(arm, kernels, binaries, dict(launcher.launches), counted, report, gaps, served)
 
 
 def _served(workload: Workload, phase: str) -> Iterator[Step]:

@@ -49,6 +49,8 @@ def test_a_sweep_of_24_shapes_compiles_24_then_1_then_0():
     }
     assert sum(arms["bundle"]["binaries"].values()) == 0
     assert arms["bundle"]["reasons"] == []
+    assert arms["bundle"]["served"]["launches"] == sum(row["launches"][WARMUP] for row in arms["bundle"]["kernels"])
+    assert arms["legacy"]["served"]["launches"] == 0
 
 
 @pytest.fixture
