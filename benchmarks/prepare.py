@@ -3,7 +3,7 @@
     python benchmarks/prepare.py FOLDER [--target cuda:90] [--extension] [--decode]
 
 FOLDER then holds `bench.sm90.aotk` and `gpu.sm90.aotk` (the benchmarks' and the GPU tests' kernels); with `--decode`,
-`decode.sm90.aotk` as well (what the example serving loop launches, some minutes); with `--extension`, what is written
+`decode.sm90.aotk` as well (what the example serving loop launches; some minutes); with `--extension`, what is written
 in C, for a machine without a compiler. Take it to the GPU machine together with the repository, and run
 `benchmarks/gpu.sh FOLDER RESULTS` there.
 """

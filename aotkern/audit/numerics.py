@@ -140,7 +140,7 @@ def audit(
             left_out[kernel.name] = len(distinct) - len(chosen)
         for variant in chosen:
             for case in cases[kernel.name](variant.key, seed):
-                outcomes.append(_run(variant, case, executor, seed))
+                outcomes.append(run_case(variant, case, executor, seed))
                 tell(outcomes[-1])
     return NumericsReport(manifest.target, executor.on, tuple(outcomes), left_out, tuple(without))
 
@@ -165,7 +165,8 @@ def _traits(variant: VariantEntry) -> Iterator[tuple[str, str]]:
         yield name, str(value)
 
 
-def _run(variant: VariantEntry, case: Case, executor: Executor, seed: int) -> Outcome:
+def run_case(variant: VariantEntry, case: Case, executor: Executor, seed: int) -> Outcome:
+    """Run one case; its inputs were drawn from `seed`, and stay as they are."""
     values = {name: _copied(value) for name, value in case.arguments.items()}
     try:
         executor.run(variant, case, {**constants(variant.key), **values})
@@ -243,4 +244,4 @@ def decoded(value: Array | Typed) -> Array:
     raise ValueError(f"no decoding for {value.element}: compare it as Exact")
 
 
-__all__ = ["Case", "Exact", "Executor", "Near", "NumericsReport", "Outcome", "audit", "choose", "judge"]
+__all__ = ["Case", "Exact", "Executor", "Near", "NumericsReport", "Outcome", "audit", "choose", "judge", "run_case"]

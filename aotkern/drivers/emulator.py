@@ -31,12 +31,14 @@ class EmulatorDriver:
         wave_order: How the waves of a workgroup take turns.
         seed: For a shuffled order.
         preload: Whether kernel arguments are preloaded into registers where the code supports it.
+        limit: Most wave instructions of a launch, after which it is given up.
         last: What the last launch did.
     """
 
     wave_order: WaveOrder = "lockstep"
     seed: int = 0
     preload: bool = True
+    limit: int = 1 << 32
     last: Statistics | None = None
     _images: dict[int, bytes] = field(default_factory=dict)
     _handles: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -106,6 +108,7 @@ class EmulatorDriver:
             wave_order=self.wave_order,
             seed=self.seed,
             preload=self.preload,
+            limit=self.limit,
         )
 
     def allocate(self, device: int, size: int, stream: int) -> int:

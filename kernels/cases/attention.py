@@ -202,13 +202,13 @@ def _cache(
 ) -> Cache:
     """Records of numbers of order 1, with special ones in the first slots; NaN behind the records of a page."""
     cache = Cache(np.full((pages, stride), 0x7F, np.uint8), block_size, fnuz)
-    for slot in range(cache.rows):
+    exponents = rng.integers(1, 16, (cache.rows, layout.QUANT_BLOCKS))
+    nope = _fp8_bytes(rng, np.repeat(exponents, layout.QUANT_BLOCK, axis=1), fnuz=fnuz)
+    rope = normal_patterns(rng, (cache.rows, layout.ROPE)).view(np.uint8)
+    scales = np.pad(layout.SCALE_BIAS + (8 if fnuz else 7) - exponents, ((0, 0), (0, 1))).astype(np.uint8)
+    for slot, record in enumerate(np.concatenate([nope, rope], axis=1)):
         data, codes = record_parts(cache, slot)
-        exponents = rng.integers(1, 16, layout.QUANT_BLOCKS)
-        data[: layout.NOPE] = _fp8_bytes(rng, np.repeat(exponents, layout.QUANT_BLOCK), fnuz=fnuz)
-        codes[:-1] = layout.SCALE_BIAS + (8 if fnuz else 7) - exponents
-        codes[-1] = 0
-        data[layout.NOPE :] = normal_patterns(rng, (layout.ROPE,)).view(np.uint8)
+        data[:], codes[:] = record, scales[slot]
     nan = 0x80 if fnuz else 0x7F
     _blank(cache, 0, nan, 255)
     _blank(cache, 1, *((0, 254) if canonical else (nan, 255)))
@@ -239,7 +239,7 @@ def _blank(cache: Cache, slot: int, first: int, code: int) -> None:
 
 def _fp8_bytes(rng: np.random.Generator, largest: Array, *, fnuz: bool) -> Bytes:
     """Bytes of any sign, mantissa and exponent field up to `largest`, none of them NaN."""
-    data = rng.integers(0, (largest + 1) * 8) | rng.integers(0, 2, len(largest)) << 7
+    data = rng.integers(0, (largest + 1) * 8) | rng.integers(0, 2, largest.shape) << 7
     nan = data == 0x80 if fnuz else data & 0x7F == 0x7F
     return (data ^ nan).astype(np.uint8)
 

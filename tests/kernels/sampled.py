@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from aotkern import codeobject
 from aotkern.build.compiler import Compiled, compile_variant, effective_options
 from aotkern.build.registry import LoadedKernel, Source, load
 from aotkern.bundle import write
@@ -51,7 +52,7 @@ def write_bundle(path: Path, chosen: Sequence[VariantKey], images: Mapping[Varia
         compiled = compiled_variant(key)
         image = (images or {}).get(key, compiled.data)
         digest = Digest.of(image)
-        objects[digest] = ObjectEntry(digest, len(image), compiled.code.to_json())
+        objects[digest] = ObjectEntry(digest, len(image), codeobject.read(image, str(key)).to_json())
         data[digest] = image
         entry = VariantEntry(str(key), Digest.of(str(key).encode()), digest, compiled.launch, "")
         variants.append((entry, effective_options(key)))
