@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from aotkern.bundle import Bundle, publish
 from aotkern.canonical import loads
@@ -89,19 +90,22 @@ class Lock:
             raise IntegrityError(problems)
         return cls(tuple(sorted(pins.items())))
 
+    def to_json(self) -> dict[str, Any]:
+        """The content of the file (schema `lock`)."""
+        rows = {
+            name: {"digest": str(pin.digest), "manifest": str(pin.manifest), "target": str(pin.target)}
+            for name, pin in self.pins
+        }
+        return {"format": FORMAT, "version": VERSION, "bundles": rows}
+
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all.
 
         Raises:
             InputError: It cannot be written.
         """
-        rows = {
-            name: {"digest": str(pin.digest), "manifest": str(pin.manifest), "target": str(pin.target)}
-            for name, pin in self.pins
-        }
-        document = {"format": FORMAT, "version": VERSION, "bundles": rows}
         try:
-            publish(path, (json.dumps(document, indent=2, sort_keys=True) + "\n").encode())
+            publish(path, (json.dumps(self.to_json(), indent=2, sort_keys=True) + "\n").encode())
         except OSError as error:
             raise InputError.one(str(path), "a place that can be written", error.strerror or str(error)) from error
 

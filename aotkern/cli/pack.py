@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 
+from aotkern.audit.findings import Verdict
 from aotkern.bundle import Bundle, publish
+from aotkern.cli import common
+from aotkern.digest import Digest
 from aotkern.errors import InputError
 from aotkern.lock import Lock
 from aotkern.wheel import Project, wheel
@@ -28,6 +32,7 @@ _bundles = click.argument("bundles", nargs=-1, required=True, type=click.Path(pa
 )
 @click.option("--per-target", is_flag=True, help="One wheel for each target, named after it.")
 @click.option("--out", "-o", type=click.Path(path_type=Path), default=Path("dist"), show_default=True, help="Folder.")
+@common.json_option
 def pack(
     bundles: tuple[Path, ...],
     as_wheel: bool,
@@ -38,7 +43,8 @@ def pack(
     files: tuple[Path, ...],
     per_target: bool,
     out: Path,
-) -> None:
+    as_json: bool,
+) -> NoReturn:
     """Pack BUNDLEs as a package that pip installs and `aotkern run --bundle NAME` or `aotkern.load(NAME)` finds.
 
     The package holds data alone: the bundles, their provenance and the licence of their sources.
@@ -49,24 +55,32 @@ def pack(
     groups: dict[str, list[Bundle]] = {}
     for bundle in opened:
         groups.setdefault(bundle.manifest.target.slug if per_target else "", []).append(bundle)
+    rows: list[dict[str, Any]] = []
     for slug, group in groups.items():
         part = replace(project, name=f"{name}-{slug}") if slug else project
         path = out / part.file
-        _write(path, wheel(part, group))
-        click.echo(f"{path}: {', '.join(str(bundle.manifest.target) for bundle in group)}")
+        data = wheel(part, group)
+        _write(path, data)
+        targets = [str(bundle.manifest.target) for bundle in group]
+        rows.append({"file": str(path), "digest": str(Digest.of(data)), "targets": targets})
+    document = {"schema": "aotkern.pack/1", "verdict": str(Verdict.CLEAN), "wheels": rows}
+    text = "\n".join(f"{row['file']}: {', '.join(row['targets'])}" for row in rows)
+    common.finish(Verdict.CLEAN, as_json=as_json, document=document, text=text)
 
 
 @click.command()
 @_bundles
 @click.option("--out", "-o", type=click.Path(path_type=Path), default=Path("aotkern.lock"), show_default=True)
-def lock(bundles: tuple[Path, ...], out: Path) -> None:
+@common.json_option
+def lock(bundles: tuple[Path, ...], out: Path, as_json: bool) -> NoReturn:
     """Write the digests of BUNDLEs into a lock file.
 
     `aotkern verify --locked`, `aotkern run --locked` and `aotkern.install(locked=...)` refuse every other bundle.
     """
     found = Lock.of(verified(bundles))
     found.write(out)
-    click.echo("\n".join([f"{out}: {len(found.pins)} bundles", *(f"{name} {pin.digest}" for name, pin in found.pins)]))
+    text = "\n".join([f"{out}: {len(found.pins)} bundles", *(f"{name} {pin.digest}" for name, pin in found.pins)])
+    common.finish(Verdict.CLEAN, as_json=as_json, document=found.to_json(), text=text)
 
 
 def verified(paths: Sequence[Path]) -> tuple[Bundle, ...]:

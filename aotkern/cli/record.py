@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -24,8 +25,9 @@ from aotkern.triton_bridge.surroundings import TRACE
     "--out", "-o", type=click.Path(path_type=Path), default=Path("trace.jsonl"), show_default=True, help="The trace."
 )
 @click.option("--append", is_flag=True, help="Merge with the trace that is there, instead of replacing it.")
+@common.json_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def record(out: Path, append: bool, command: tuple[str, ...]) -> NoReturn:
+def record(out: Path, append: bool, as_json: bool, command: tuple[str, ...]) -> NoReturn:
     """Run COMMAND unchanged and write down what its processes ask Triton's compiler for.
 
     The trace holds kernels by name and content digest, argument classes, compile-time constants, options, and what
@@ -35,12 +37,21 @@ def record(out: Path, append: bool, command: tuple[str, ...]) -> NoReturn:
     before = [Trace.parse(out.read_bytes(), str(out))] if append and out.exists() else []
     with tempfile.TemporaryDirectory(prefix="aotkern-record-") as folder:
         environment = child.injected(common.environment(), {TRACE: folder})
-        status = run_command(command, environment)
+        status = run_command(command, environment, divert=as_json)
         trace = merge((*before, recording.collect(Path(folder))))
     try:
         publish(out, trace.to_bytes())
     except OSError as error:
         raise InputError.one(str(out), "a place that can be written", error.strerror or str(error)) from error
+    if as_json:
+        common.emit(json.dumps(document(out, trace, status), indent=2, ensure_ascii=False))
+    else:
+        click.echo(summary(out, trace), err=True)
+    sys.exit(status or (0 if trace.recorded else 2))
+
+
+def summary(out: Path, trace: Trace) -> str:
+    """A trace in words."""
     asked = sum(not row.trial for row in trace.recorded)
     kernels = len({row.key.kernel for row in trace.recorded})
     lines = [
@@ -48,18 +59,38 @@ def record(out: Path, append: bool, command: tuple[str, ...]) -> NoReturn:
         f"for, {len(trace.chosen)} choices of autotuners",
         *(f"note: {note}" for note in traceplan.notes(trace)),
     ]
-    click.echo("\n".join(lines), err=True)
-    sys.exit(status or (0 if trace.recorded else 2))
+    return "\n".join(lines)
 
 
-def run_command(command: tuple[str, ...], environment: dict[str, str]) -> int:
+def document(out: Path, trace: Trace, status: int) -> dict[str, Any]:
+    """A trace for machines (schema `record`)."""
+    asked = sum(not row.trial for row in trace.recorded)
+    return {
+        "schema": "aotkern.record/1",
+        "file": str(out),
+        "status": status,
+        "kernels": len({row.key.kernel for row in trace.recorded}),
+        "variants": asked,
+        "trials": len(trace.recorded) - asked,
+        "choices": len(trace.chosen),
+        "notes": list(traceplan.notes(trace)),
+    }
+
+
+def run_command(command: tuple[str, ...], environment: dict[str, str], *, divert: bool) -> int:
     """Run a command with its output passed on; its exit status.
+
+    Args:
+        command: The command.
+        environment: Its environment.
+        divert: Pass its standard output to standard error, because a document goes to standard output.
 
     Raises:
         InputError: It cannot be started.
     """
     try:
-        runner = Runner(command, None, Ready(), sys.stdout.buffer, sys.stderr.buffer)
+        output = sys.stderr.buffer if divert else sys.stdout.buffer
+        runner = Runner(command, None, Ready(), output, sys.stderr.buffer)
         status = runner.run(environment)
     except OSError as error:
         raise InputError.one("COMMAND", "a program that can be started", f"{command[0]}: {error.strerror}") from error

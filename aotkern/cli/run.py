@@ -7,12 +7,14 @@ import os
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
+from aotkern.bundle import Bundle
 from aotkern.cli import common
 from aotkern.cli.record import run_command
 from aotkern.triton_bridge import child, installed
@@ -37,6 +39,7 @@ SHOWN = 20
 )
 @click.option("--other-triton", is_flag=True, help="Use bundles that another tested version of Triton built.")
 @click.option("--locked", type=click.Path(path_type=Path), help="Refuse bundles that are not in this lock file.")
+@common.json_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     bundles: tuple[str, ...],
@@ -44,6 +47,7 @@ def run(
     untuned: str,
     other_triton: bool,
     locked: Path | None,
+    as_json: bool,
     command: tuple[str, ...],
 ) -> NoReturn:
     """Run COMMAND unchanged, its Triton kernels served from prebuilt binaries in all its processes.
@@ -66,10 +70,37 @@ def run(
         except OSError:
             folder = ""  # a read-only system: everything works, without the summary
         environment = child.injected(common.environment(), {**variables, SERVED_EVENTS: folder})
-        status = run_command(command, environment)
-        text = summary(events(Path(folder))) if folder else "no summary: no folder for temporary files"
-    click.echo(f"aotkern: {len(opened)} bundles; {text}", err=True)
+        status = run_command(command, environment, divert=as_json)
+        rows = events(Path(folder)) if folder else []
+    if as_json:
+        common.emit(json.dumps(document(opened, rows, status), indent=2, ensure_ascii=False))
+    else:
+        text = summary(rows) if folder else "no summary: no folder for temporary files"
+        click.echo(f"aotkern: {len(opened)} bundles; {text}", err=True)
     sys.exit(status)
+
+
+def document(bundles: Sequence[Bundle], rows: list[dict[str, Any]], status: int) -> dict[str, Any]:
+    """A run for machines (schema `run`)."""
+    counts = Counter(row.get("event") for row in rows)
+    return {
+        "schema": "aotkern.run/1",
+        "status": status,
+        "bundles": [
+            {"file": bundle.where, "target": str(bundle.manifest.target), "digest": str(bundle.digest)}
+            for bundle in bundles
+        ],
+        "processes": counts["process"],
+        "hits": counts["hit"],
+        "misses": counts["miss"],
+        "tuned": counts["tuned"],
+        "untuned": counts["untuned"],
+        "reasons": [{"reason": reason, "count": count} for reason, count in _reasons(rows).most_common()],
+    }
+
+
+def _reasons(rows: list[dict[str, Any]]) -> Counter[str]:
+    return Counter(str(row["reason"]) for row in rows if row.get("event") in ("miss", "untuned"))
 
 
 def events(folder: Path) -> list[dict[str, Any]]:
@@ -87,7 +118,7 @@ def events(folder: Path) -> list[dict[str, Any]]:
 def summary(rows: list[dict[str, Any]]) -> str:
     """Hits and misses in words."""
     counts = Counter(row.get("event") for row in rows)
-    reasons = Counter(row["reason"] for row in rows if row.get("event") in ("miss", "untuned"))
+    reasons = _reasons(rows)
     lines = [
         f"{counts['process']} processes served: {counts['hit']} specialisations hit, {counts['miss']} missed; "
         f"{counts['tuned']} tunings known, {counts['untuned']} not"

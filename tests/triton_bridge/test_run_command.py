@@ -66,6 +66,20 @@ def test_every_process_is_served_and_nothing_is_written(folder, method, tmp_path
     assert not (tmp_path / "cache").exists()
 
 
+def test_machines_get_a_document(folder):
+    done = run(
+        "run", "--json", "--bundle", "out", "--on-miss", "jit", folder=folder, program=("here", "16", str(2**31))
+    )
+    document = json.loads(done.stdout)
+    jsonschema.Draft202012Validator(schemas.load("run")).validate(document)
+    assert (document["status"], document["hits"], document["misses"], document["processes"]) == (0, 1, 1, 1)
+    assert "out of its range" in document["reasons"][0]["reason"]
+    recorded = run("record", "--json", "-o", "again.jsonl", folder=folder, program=("here", "16"))
+    document = json.loads(recorded.stdout)
+    jsonschema.Draft202012Validator(schemas.load("record")).validate(document)
+    assert (document["variants"], document["kernels"], document["notes"]) == (1, 1, [])
+
+
 def test_error_mode_stops_the_program_with_the_reason(folder):
     done = run("run", "--bundle", "out", folder=folder, program=("spawn", "16", str(2**31)))
     assert done.returncode == 1
@@ -95,8 +109,9 @@ def test_what_cannot_be_served_is_said_before_the_program_runs(folder):
 
 
 def test_locked_bundles_only(folder):
-    assert run("lock", "out/t.gfx942.aotk", folder=folder).returncode == 0
+    written = run("lock", "--json", "out/t.gfx942.aotk", folder=folder)
     lock = json.loads((folder / "aotkern.lock").read_text())
+    assert json.loads(written.stdout) == lock
     jsonschema.Draft202012Validator(schemas.load("lock")).validate(lock)
     good = run("run", "-b", "out/t.gfx942.aotk", "--locked", "aotkern.lock", folder=folder, program=("here", "16"))
     assert good.returncode == 0, good.stderr
@@ -107,8 +122,8 @@ def test_locked_bundles_only(folder):
 
 def test_a_wheel_is_packed_for_each_target(folder):
     names = ("pack", "--wheel", "out/t.gfx942.aotk", "out/t.sm90.aotk", "--name", "k", "--version", "1")
-    done = run(*names, "--licence", "MIT", "--per-target", folder=folder)
-    assert done.returncode == 0, done.stderr
+    done = run(*names, "--licence", "MIT", "--per-target", "--json", folder=folder)
+    jsonschema.Draft202012Validator(schemas.load("pack")).validate(json.loads(done.stdout))
     assert sorted(path.name for path in (folder / "dist").iterdir()) == [
         "k_gfx942-1-py3-none-any.whl",
         "k_sm90-1-py3-none-any.whl",

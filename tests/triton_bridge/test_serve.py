@@ -193,24 +193,29 @@ def test_kernels_that_met_a_device_before_are_served(made, install):
     assert installation.counts.hits == {"served_kernels.scale": 1}
 
 
-def test_what_another_wrapped_meanwhile_lets_everything_pass(made, install, monkeypatch):
+def test_what_another_wrapped_meanwhile_lets_everything_pass(made, install):
     import triton.compiler.compiler as compiler
 
+    real = compiler.compile
     installation = install(made[1])
     inner = compiler.compile
 
     def outer(*args, **kwargs):
         return inner(*args, **kwargs)
 
-    monkeypatch.setattr(compiler, "compile", outer)
-    installation.remove()
-    with launching("gfx942"):
-        kernels.scale[(1,)](FP32, FP32, 17, BLOCK=128)
-    assert not installation.counts.misses
-    again = install(made[1])
-    with launching("gfx942"):
-        kernels.scale[(1,)](FP32, FP32, 17, BLOCK=64)
-    assert again.counts.hits, "the wrapper that was left behind is in nobody's way"
+    compiler.compile = outer
+    try:
+        installation.remove()
+        with launching("gfx942"):
+            kernels.scale[(1,)](FP32, FP32, 17, BLOCK=128)
+        assert not installation.counts.misses
+        again = install(made[1])
+        with launching("gfx942"):
+            kernels.scale[(1,)](FP32, FP32, 17, BLOCK=64)
+        assert again.counts.hits, "the wrapper that was left behind is in nobody's way"
+        again.remove()
+    finally:
+        compiler.compile = real
 
 
 def test_a_direct_compile_is_served_too(made, install):
@@ -239,6 +244,15 @@ def test_preload_loads_every_variant_once(made, install):
         assert len(loaded) == before
         with pytest.raises(MissError, match="no bundle has this kernel"):
             install_.preload(kernels.twice)
+
+
+def test_what_is_served_computes_what_the_kernel_says(made):
+    numpy = pytest.importorskip("numpy")
+    x = numpy.arange(100, dtype=numpy.float32)
+    out = numpy.zeros_like(x)
+    bundle = aotkern.load(made[1][0], device="emulator:gfx942")
+    bundle["served_kernels.scale"][(2,)](x, out, 100, BLOCK=64, num_warps=4)
+    assert numpy.array_equal(out, 2 * x)
 
 
 def test_widening_serves_what_was_not_seen(install, tmp_path):
