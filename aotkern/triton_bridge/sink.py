@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 import threading
 import time
@@ -94,7 +93,7 @@ class FileSink:
     def _open(self) -> None:
         forked_from = self._pid
         self._pid, self._descriptor, self._lost = os.getpid(), -1, 0
-        name = f"{socket.gethostname()}.{self._pid}.{time.time_ns()}.jsonl"
+        name = f"{os.uname().nodename}.{self._pid}.{time.time_ns()}.jsonl"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
         try:
             self._descriptor = os.open(self._folder / name, flags, 0o644)
@@ -106,8 +105,9 @@ class FileSink:
                     "pid": self._pid,
                     "parent": os.getppid(),
                     "forked_from": forked_from or None,
-                    "host": socket.gethostname(),
-                    "command": " ".join(sys.argv[:4])[:200],
+                    "host": os.uname().nodename,
+                    # Arguments may hold what nobody wants in a report.
+                    "command": "".join(getattr(sys, "argv", [])[:1])[:200],
                     **self._header(),
                 }
             )

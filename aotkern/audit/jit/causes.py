@@ -6,8 +6,9 @@ the run. Compiles of one kernel are then explained together: forty values of one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Reversible, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from aotkern.audit.jit.events import Compile
@@ -16,6 +17,8 @@ from aotkern.spec.difference import Aspect, Difference, differences
 MANY = 3
 """From so many values on, a constexpr is reported by the number of its values."""
 _SHOWN = 4
+_RECENT = 256
+"""Known variants that are looked at for the nearest, the latest first; a runaway kernel has tens of thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +76,13 @@ def explain(compiles: Sequence[Compile]) -> tuple[Explained, ...]:
     return tuple(rows)
 
 
-def _nearest(compile_: Compile, known: Iterable[Compile]) -> tuple[str | None, tuple[Difference, ...]]:
+def _nearest(compile_: Compile, known: Reversible[Compile]) -> tuple[str | None, tuple[Difference, ...]]:
     def distance(other: Compile) -> int:
         wrong = sum(mine != theirs for mine, theirs in zip(compile_.arguments, other.arguments))  # noqa: B905
         return wrong + sum(other.options.get(name) != text for name, text in compile_.options.items())
 
     # The latest of equally near ones: what the program did just before is what people remember.
-    best = min(reversed(list(known)), key=distance, default=None)
+    best = min(islice(reversed(known), _RECENT), key=distance, default=None)
     if best is None:
         return None, ()
     return best.key, differences(best.arguments, compile_.arguments, best.options, compile_.options)

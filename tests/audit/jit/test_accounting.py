@@ -13,6 +13,7 @@ from triton.backends.compiler import GPUTarget
 
 from aotkern.audit.counting import count_jit
 from aotkern.triton_bridge.paper import PaperTensor
+from aotkern.triton_bridge.slots import Slot
 
 X = PaperTensor("float32")
 GFX942 = GPUTarget("hip", "gfx942", 64)
@@ -204,6 +205,36 @@ def test_the_report_says_what_was_and_was_not_watched(monkeypatch):
     assert log.missing == ()
     assert "tilelang" in log.foreign
     assert log.versions == (triton.__version__,)
+
+
+def test_another_compiler_that_is_imported_later_is_named(tmp_path, monkeypatch):
+    (tmp_path / "tilelang.py").write_text("def compile(source):\n    return source\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "tilelang", raising=False)
+    with count_jit() as jit:
+        assert jit.report.log.foreign.count("tilelang") == 0
+        import tilelang
+
+        assert tilelang.compile("kernel") == "kernel"
+    assert jit.report.log.foreign.count("tilelang") == 1
+    assert jit.count == 0
+    monkeypatch.delitem(sys.modules, "tilelang")
+
+
+def test_a_launch_that_hits_passes_no_observer(device, monkeypatch):
+    device("gfx942")
+    kernel = fresh(scale)
+    with count_jit() as jit:
+        kernel[(1,)](X, 16)
+        reads = []
+        plain = Slot.__get__
+        monkeypatch.setattr(Slot, "__get__", lambda slot, *args: reads.append(slot) or plain(slot, *args))
+        for _ in range(100):
+            kernel[(1,)](X, 32)
+        assert reads == []
+        kernel[(1,)](X, 17)
+        assert reads
+    assert jit.count == 2
 
 
 def test_a_triton_without_a_hook_is_said_to_lack_it(device, monkeypatch):

@@ -165,14 +165,22 @@ def test_an_annotated_integer_has_tritons_own_key(device):
     assert {key.partition("n:")[2].rstrip(")") for key in keys(jit)} <= {"i64", "i64:D"}
 
 
-def test_a_value_of_a_heuristic_is_called_one(device):
+@pytest.mark.parametrize("stacked", ["alone", "above autotune", "below autotune"])
+def test_a_value_of_a_heuristic_is_called_one(device, stacked):
     import triton
 
     device("gfx942")
-    kernel = triton.heuristics({"EVEN_K": lambda args: args["n"] % 32 == 0})(fresh(even))
+    heuristic = triton.heuristics({"EVEN_K": lambda args: args["n"] % 32 == 0})
+    tuned = triton.autotune([triton.Config({}, num_warps=warps) for warps in (4, 8)], key=[])
+    kernel = fresh(even)
+    if stacked == "below autotune":
+        kernel = tuned(heuristic(kernel))
+    else:
+        kernel = heuristic(tuned(kernel) if stacked == "above autotune" else kernel)
     with count_jit() as jit:
         kernel[(1,)](X, 32)
         kernel[(1,)](X, 48)
+    assert jit.count == (2 if stacked == "alone" else 3)
     assert "EVEN_K: True -> False (heuristic)" in messages(jit)
 
 
