@@ -102,11 +102,14 @@ class _Step:
 
 
 def _groups(rng: np.random.Generator, ratio: int, dims: int) -> _Step:
-    """Three groups each of two requests, and the tokens of interest."""
+    """Three groups each of two requests, and the tokens of interest.
+
+    The kv of a dim has one sign, so that no sum comes near zero, where its error would be large beside it.
+    """
     width = dims * (2 if ratio == 4 else 1)
-    states = rng.standard_normal((2, 3 * ratio, 2 * width))
-    states[..., :width] += 0.5
-    states[..., width:] *= 2
+    kv = rng.uniform(0.25, 2, (2, 3 * ratio, width)) * np.tile(rng.choice([-1, 1], dims), width // dims)
+    score = rng.standard_normal(kv.shape) * 2
+    states = np.concatenate([kv, score], axis=2)
     ends = np.array([ratio - 1, 3 * ratio - 1, 2 * ratio - 1, ratio, 2 * ratio - 1, 3 * ratio - 1])
     return _Step(
         states=states.astype(np.float32),
@@ -157,7 +160,7 @@ def _steady_weight(rng: np.random.Generator, rows: Doubles, sizes: Doubles, angl
         first: First of the turned dims.
     """
     weight = from_bf16(to_bf16((1 + 0.2 * rng.standard_normal(rows.shape[1])).astype(np.float32)))
-    while True:
+    for _ in range(100):
         bad = np.zeros(len(weight), bool)
         for row, size, angle in zip(rows * weight, sizes * np.abs(weight), angles, strict=True):
             bad[:first] |= _unsteady(row[:first], size[:first])
@@ -167,6 +170,7 @@ def _steady_weight(rng: np.random.Generator, rows: Doubles, sizes: Doubles, angl
             return weight
         fresh = (1 + 0.2 * rng.standard_normal(int(bad.sum()))).astype(np.float32)
         weight[bad] = from_bf16(to_bf16(fresh))
+    raise ValueError("no weight keeps the entries away from the middle between two bf16 numbers")
 
 
 def _unsteady(row: Doubles, size: Doubles) -> Array:
