@@ -37,14 +37,13 @@ from ..writer_reference import (
     rotate,
     to_bf16,
 )
-from .drawing import Longs, angle_table, generator, hard_rows, marked, store_key, store_record
+from .drawing import Longs, angle_table, generator, hard_rows, marked, one_of, padded, store_key, store_record
 
 _EPS: Final = 1e-6
 _HUGE_EPS: Final = 2.0**120
 _HUGE_WEIGHT: Final = 2.0**60
 _SLACK: Final = 1e-5
 """More than the relative error of the sums and functions in fp32."""
-_PADDING: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +77,14 @@ class _Step:
         states, position = self.states[self.request[token]], int(self.positions[token])
         return group_states(states, position, self.ratio, overlap=self.ratio == 4)
 
-    def arguments(self, block_size: int) -> dict[str, Any]:
+    def arguments(self, rng: np.random.Generator, *block_sizes: int) -> dict[str, Any]:
         """The step as kernels take it: states on pages in any order, NaN wherever there is no state."""
         requests, count, width = self.states.shape
+        block_size = one_of(rng, *block_sizes)
+        stride = padded(rng, block_size * width)
         columns = -(-count // block_size)
         table = np.arange(requests * columns)[::-1].reshape(requests, columns) + 1
-        pages = np.full((requests * columns + 1, block_size * width + 16), np.nan, np.float32)
+        pages = np.full((requests * columns + 1, stride), np.nan, np.float32)
         for request in range(requests):
             for position in range(count):
                 column, place = divmod(position, block_size)
@@ -211,8 +212,8 @@ def _weight(key: VariantKey, weight: Floats) -> Array | Typed:
 def insert_cache(key: VariantKey, seed: int) -> Iterator[Case]:
     """Compress and insert in one pass."""
     for name, step, eps, weight, angles in _insertions(key, seed, layout.HEAD_DIM):
-        arguments = step.arguments(4 if step.ratio == 4 else 8)
-        yield _record_case(key, name, step, _rows(step, eps, weight), weight, angles, {**arguments, "eps": eps})
+        arguments = step.arguments(generator(key, seed), *((3, 4) if step.ratio == 4 else (8, 16)))
+        yield _record_case(key, seed, name, step, _rows(step, eps, weight), weight, angles, {**arguments, "eps": eps})
 
 
 def insert_rows(key: VariantKey, seed: int) -> Iterator[Case]:
@@ -221,9 +222,11 @@ def insert_rows(key: VariantKey, seed: int) -> Iterator[Case]:
         sums = np.full((len(step.positions), layout.HEAD_DIM), np.nan, np.float32)
         for token in step.ends:
             sums[token] = _sum(*step.group(token))
-        given = {name: value for name, value in step.arguments(8).items() if name in _SECOND_STAGE}
+        given = {
+            name: value for name, value in step.arguments(generator(key, seed), 8).items() if name in _SECOND_STAGE
+        }
         arguments = {**given, "rows": sums, "eps": eps}
-        yield _record_case(key, name, step, _rows(step, eps, weight), weight, angles, arguments)
+        yield _record_case(key, seed, name, step, _rows(step, eps, weight), weight, angles, arguments)
 
 
 _SECOND_STAGE: Final = ("positions", "state_slots", "slots")
@@ -231,14 +234,15 @@ _SECOND_STAGE: Final = ("positions", "state_slots", "slots")
 
 def insert_index(key: VariantKey, seed: int) -> Iterator[Case]:
     """The indexer's keys: 128 dims, one scale."""
-    block_size = 16
+    rng = generator(key, seed)
+    block_size = one_of(rng, 8, 16, 20)
     for name, step, eps, weight, angles in _insertions(key, seed, layout.INDEX_HEAD_DIM):
-        before = marked((1, layout.index_page_bytes(block_size) + _PADDING), np.uint8)
+        before = marked((1, padded(rng, layout.index_page_bytes(block_size))), np.uint8)
         after = before.copy()
         for token, row in zip(step.ends, _rows(step, eps, weight), strict=True):
             codes, scale = compressed_index_record(row, angles[_first(step, token)])
             store_key(after, int(step.slots[token]), block_size, codes, scale)
-        arguments = step.arguments(4) | _destination(key, before, block_size, weight, angles)
+        arguments = step.arguments(generator(key, seed), 3, 4) | _destination(key, before, block_size, weight, angles)
         yield Case(name, (len(step.positions),), {**arguments, "eps": eps}, {"cache": Exact(after)})
 
 
@@ -282,11 +286,19 @@ def _destination(key: VariantKey, cache: Array, block_size: int, weight: Floats,
 
 
 def _record_case(
-    key: VariantKey, name: str, step: _Step, rows: list[Floats], weight: Floats, angles: Floats, given: dict[str, Any]
+    key: VariantKey,
+    seed: int,
+    name: str,
+    step: _Step,
+    rows: list[Floats],
+    weight: Floats,
+    angles: Floats,
+    given: dict[str, Any],
 ) -> Case:
     """Insertion into a cache of KV records."""
-    block_size = 4
-    before = marked((2, layout.page_bytes(block_size) + _PADDING), np.uint8)
+    rng = generator(key, seed)
+    block_size = one_of(rng, 4, 5, 7)
+    before = marked((2, padded(rng, layout.page_bytes(block_size))), np.uint8)
     after = before.copy()
     for token, row in zip(step.ends, rows, strict=True):
         record = compressed_record(row, angles[_first(step, token)], sanitize=constants(key)["SANITIZE"])
@@ -303,6 +315,6 @@ def columns(key: VariantKey, seed: int) -> Iterator[Case]:
     wanted = np.full(rows.shape, np.nan)
     for token in step.ends:
         wanted[token] = _sum(*step.group(token))
-    arguments = {**step.arguments(8), "rows": rows}
+    arguments = {**step.arguments(generator(key, seed), 8, 16), "rows": rows}
     expected = Near(wanted, atol=1e-5, rtol=1e-5, l2=1e-5, elsewhere=rows)
     yield Case("groups", (len(rows) * chosen["NUM_SPLITS"],), arguments, {"rows": expected})
