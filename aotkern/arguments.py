@@ -135,7 +135,7 @@ def _read(value: object, where: str) -> Value:
         return _from_data_ptr(value, where)
     if hasattr(value, "__cuda_array_interface__"):
         return _from_array_interface(value.__cuda_array_interface__, where)
-    if hasattr(value, "__array_interface__"):
+    if hasattr(value, "__array_interface__") and hasattr(value, "__dlpack__"):  # numpy's scalars have the first alone
         return _from_host_array(value.__array_interface__, where)
     if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
         return _from_dlpack(value, where)

@@ -7,7 +7,7 @@ most general, and the first whose assumptions all hold is taken. The order does 
 1. integers in the width that Triton itself would take first: i32, i64, u64, and then the others,
 2. then the variant that assumes more, counted over all parameters (a constant counts two, a class one),
 3. then the one that assumes more of an earlier parameter,
-4. then by the text of the key.
+4. then by place: a manifest lists its variants by the text of their keys.
 
 So a call gets exactly the variant of its own specialisation where that was built, and a more general one where not.
 Variants that differ in compile options only are never chosen between: the call must name the option.
@@ -17,13 +17,15 @@ Nothing here knows drivers, bundles or tensors: all facts come in as arguments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from aotkern.arguments import Pointer, Value
 from aotkern.errors import InputError
 from aotkern.spec import ArgumentSpec, Constant, Fixed, Group, Parameter, Runtime, VariantKey
+from aotkern.spec.key import flatten
 
 SMALL_STORAGE = 2**31 - 1
 """Most bytes of a storage that 32-bit offsets reach (class S, AMD)."""
@@ -149,26 +151,41 @@ class Table:
         """Arrange the variants of a kernel."""
         positions = sorted(range(len(variants)), key=lambda index: order(variants[index].key))
         arranged = tuple(variants[index] for index in positions)
-        tests: list[dict[ArgumentSpec, int]] = [{} for _ in parameters]
-        options: dict[str, dict[Constant, int]] = {}
-        families: dict[tuple[tuple[str, ArgumentSpec], ...], int] = {}
+        # For each parameter: each distinct assumption, with its number and the variants that make it.
+        tests: list[dict[ArgumentSpec, list[int]]] = [{} for _ in parameters]
+        # Variants share a few mappings of options, each with dozens of entries: take a mapping apart once.
+        mappings: dict[int, tuple[Mapping[str, Constant], int]] = {}
+        families: dict[tuple[int, ...], int] = {}
+        members: list[tuple[int, ...]] = []
         for index, variant in enumerate(arranged):
             bit = 1 << index
+            numbers = []
             for row, (_, spec) in zip(tests, variant.key.arguments, strict=True):
-                row[spec] = row.get(spec, 0) | bit
-            for name, value in variant.options.items():
-                column = options.setdefault(name, {})
-                column[value] = column.get(value, 0) | bit
-            families[variant.key.arguments] = families.get(variant.key.arguments, 0) | bit
+                entry = row.setdefault(spec, [len(row), 0])
+                entry[1] |= bit
+                numbers.append(entry[0])
+            mappings[id(variant.options)] = variant.options, mappings.get(id(variant.options), (None, 0))[1] | bit
+            members.append(tuple(numbers))
+            families[members[-1]] = families.get(members[-1], 0) | bit
         return cls(
             kernel=kernel,
             parameters=tuple(parameters),
             variants=arranged,
             positions=tuple(positions),
-            tests=tuple(tuple(Test(spec, bits) for spec, bits in row.items()) for row in tests),
-            options={name: tuple(column.items()) for name, column in options.items()},
-            families=tuple(families[variant.key.arguments] for variant in arranged),
+            tests=tuple(tuple(Test(spec, bits) for spec, (_, bits) in row.items()) for row in tests),
+            options=_columns(mappings.values()),
+            families=tuple(families[numbers] for numbers in members),
         )
+
+
+def _columns(mappings: Iterable[tuple[Mapping[str, Constant], int]]) -> dict[str, tuple[tuple[Constant, int], ...]]:
+    """For each option its distinct values, each with the variants that have it."""
+    columns: dict[str, dict[Constant, int]] = {}
+    for options, variants in mappings:
+        for name, value in options.items():
+            column = columns.setdefault(name, {})
+            column[value] = column.get(value, 0) | variants
+    return {name: tuple(column.items()) for name, column in columns.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,24 +225,19 @@ class Miss:
         return tuple((str(key), str(reasons[0])) for key, reasons in self.refused)
 
 
-def order(key: VariantKey) -> tuple[int, int, tuple[int, ...], str]:
+def order(key: VariantKey) -> tuple[int, int, tuple[int, ...]]:
     """The place of a variant between the most special and the most general; see the module's docstring."""
-    leaves = [leaf for _, spec in key.arguments for leaf in _leaves(spec)]
+    ranks = [_rank(spec) for _, spec in key.arguments]
+    unused = tuple(item for _, items in ranks for item in items)
+    return sum(widened for widened, _ in ranks), sum(unused), unused
+
+
+@functools.lru_cache(maxsize=4096)
+def _rank(spec: ArgumentSpec) -> tuple[int, tuple[int, ...]]:
+    """How far the integers of an assumption are from the width that Triton takes first, and what each leaf forgoes."""
+    leaves = tuple(leaf for _, leaf in flatten(spec))
     widened = sum(_PREFERENCE.get(leaf.type, 0) for leaf in leaves if isinstance(leaf, Runtime))
-    unused = tuple(_unused(leaf) for leaf in leaves)
-    return widened, sum(unused), unused, str(key)
-
-
-def _leaves(spec: ArgumentSpec) -> Iterator[Runtime | Fixed]:
-    if isinstance(spec, Group):
-        for item in spec.items:
-            yield from _leaves(item)
-    else:
-        yield spec
-
-
-def _unused(leaf: Runtime | Fixed) -> int:
-    return 0 if isinstance(leaf, Fixed) else 2 - leaf.divisible - leaf.small
+    return widened, tuple(0 if isinstance(leaf, Fixed) else 2 - leaf.divisible - leaf.small for leaf in leaves)
 
 
 def choose(table: Table, values: Sequence[Value], options: Mapping[str, Constant]) -> Choice | Miss:

@@ -89,18 +89,21 @@ class Target:
             InputError: Not a target, or one whose limits aotkern does not know.
         """
         match = _SPELLING.fullmatch(text)
-        known = ", ".join(str(cls(*pair)) for pair in _LIMITS)
         if match is None:
-            raise InputError.one(where, f"a target such as {known}", repr(text))
+            raise InputError.one(where, f"a target such as {cls._known()}", repr(text))
         implied = Backend.HIP if match["arch"].startswith("gfx") else Backend.CUDA
         backend = Backend(match["backend"]) if match["backend"] else implied
         names = [part[:-1] for part in match["features"].split(":")[1:]]
         if backend is not implied or (backend, match["arch"]) not in _LIMITS:
-            raise InputError.one(where, f"a target whose limits are known ({known})", repr(text))
+            raise InputError.one(where, f"a target whose limits are known ({cls._known()})", repr(text))
         if len(names) != len(set(names)) or (names and backend is Backend.CUDA):
             raise InputError.one(where, "each AMD feature at most once, and none for CUDA", repr(text))
         features = {part[:-1]: Feature(part[-1]) for part in match["features"].split(":")[1:]}
         return cls(backend, match["arch"], **features)
+
+    @classmethod
+    def _known(cls) -> str:
+        return ", ".join(str(cls(*pair)) for pair in _LIMITS)
 
     def __str__(self) -> str:
         marks = "".join(

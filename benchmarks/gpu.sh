@@ -3,12 +3,13 @@
 #
 #     benchmarks/gpu.sh FOLDER RESULTS
 #
-# FOLDER is what benchmarks/prepare.py made. RESULTS gets launch.json, cold_start.json and tests.txt. Nothing is
+# FOLDER is what benchmarks/prepare.py made. RESULTS gets launch.json, cold_start.json, tests.txt and, where FOLDER has
+# the decode family, serve_decode.txt. Nothing is
 # downloaded; aotkern, its run-time dependencies, torch, Triton and pytest must be importable by python3.
 set -u
 folder=$1 results=$2
 root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
-export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=
+export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 mkdir -p "$results"
 
 # The C extension: built here if that works, else the one that was brought along.
@@ -21,6 +22,13 @@ python3 -c 'from aotkern import _fastpath; print("extension:", _fastpath.__file_
 status=0
 python3 "$root/benchmarks/launch.py" "$folder/bench.sm90.aotk" "$results/launch.json" || status=1
 python3 "$root/benchmarks/cold_start.py" "$folder/bench.sm90.aotk" "$results/cold_start.json" || status=1
+if [ -e "$folder/decode.sm90.aotk" ]; then
+  # An installed aotkern brings its kernels under this name.
+  site=$(mktemp -d) && ln -s "$root/kernels" "$site/aotkern_kernels"
+  PYTHONPATH="$PYTHONPATH:$site" python3 "$root/examples/serve_decode.py" "$folder/decode.sm90.aotk" --units 256 \
+    >"$results/serve_decode.txt" 2>&1 || status=1
+  cat "$results/serve_decode.txt"
+fi
 AOTKERN_GPU_BUNDLES=$folder python3 -m pytest "$root/tests/gpu" -p no:cacheprovider -q -rs --durations=5 \
   >"$results/tests.txt" 2>&1 || status=1
 tail -40 "$results/tests.txt"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import json
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -57,9 +58,11 @@ def by_python(call: Callable[[], Any]) -> Callable[[], float]:
 
 def bare_call(bundle: aotkern.LoadedBundle, values: tuple[Any, ...]) -> Callable[[], float]:
     """The bare driver call in C, on the variant that aotkern chooses, with one buffer packed beforehand."""
-    folder = Path(tempfile.mkdtemp())
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", HERE / "bare.c", "-o", folder / "bare.so"], check=True)
-    function = ctypes.CDLL(str(folder / "bare.so")).burst
+    library = Path(bundle.where).with_name("bare.so")
+    if shutil.which("cc"):
+        library = Path(tempfile.mkdtemp()) / "bare.so"
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", HERE / "bare.c", "-o", library], check=True)
+    function = ctypes.CDLL(str(library)).burst
     function.restype = ctypes.c_double
     function.argtypes = (
         ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_uint, ctypes.c_void_p,

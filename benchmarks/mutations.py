@@ -39,6 +39,7 @@ from aotkern.bundle import Bundle
 from aotkern.codeobject import elf
 from aotkern.drivers.emulator import EmulatorDriver
 from aotkern.drivers.protocol import Function
+from aotkern.emulator.control import WITHOUT_EFFECT
 from aotkern.emulator.disassembler import Instruction, decode
 from aotkern.errors import AotkernError
 from aotkern.manifest import VariantEntry
@@ -46,8 +47,8 @@ from aotkern.target import Target
 
 WIDER = tuple(range(101, 109))
 """Seeds of the further inputs that tell an equivalent mutation."""
-IDLE = ("s_nop", "s_waitcnt", "s_endpgm", "s_sleep", "s_setprio")
-"""Instructions whose operand an emulator does not model."""
+IDLE = WITHOUT_EFFECT | {"s_endpgm"}
+"""Instructions whose operand means nothing to an emulator."""
 HINTS = ("sc0", "sc1", "nt")
 VARIANTS = 3
 """Most variants of one kernel that are changed."""

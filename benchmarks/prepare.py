@@ -1,9 +1,10 @@
 """Build what the GPU benchmarks and tests need, on a machine without a GPU.
 
-    python benchmarks/prepare.py FOLDER [--target cuda:90] [--extension]
+    python benchmarks/prepare.py FOLDER [--target cuda:90] [--extension] [--decode]
 
-FOLDER then holds `bench.sm90.aotk` and `gpu.sm90.aotk` (the benchmarks' and the GPU tests' kernels) and, with
-`--extension`, aotkern's C extension. Take it to the GPU machine together with the repository, and run
+FOLDER then holds `bench.sm90.aotk` and `gpu.sm90.aotk` (the benchmarks' and the GPU tests' kernels); with `--decode`,
+`decode.sm90.aotk` as well (what the example serving loop launches; some minutes); with `--extension`, what is written
+in C, for a machine without a compiler. Take it to the GPU machine together with the repository, and run
 `benchmarks/gpu.sh FOLDER RESULTS` there.
 """
 
@@ -16,16 +17,23 @@ import sys
 import sysconfig
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-SOURCES = {"bench": ROOT / "benchmarks" / "bench_kernels.py", "gpu": ROOT / "tests" / "gpu" / "gpu_kernels.py"}
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+SERVED = (
+    "pack_ragged*",
+    "decode_reduce*HAS_SINK=True*ADAPTIVE=False*",
+    "decode_partial_gfx950*HAS_EXTRA=True*ADAPTIVE=False*",
+)
+"""What the example serving loop launches of the kernels that aotkern ships."""
+SOURCES = {"bench": HERE / "bench_kernels.py", "gpu": ROOT / "tests" / "gpu" / "gpu_kernels.py"}
 
 
 def extension(folder: Path) -> None:
-    """The C extension as one file for every Python from 3.10 on."""
+    """The C extension as one file for every Python from 3.10 on, and the loop around the bare driver call."""
     include = sysconfig.get_paths()["include"]
-    out = folder / "_fastpath.abi3.so"
-    command = ["cc", "-O2", "-shared", "-fPIC", f"-I{include}", ROOT / "aotkern" / "_fastpath.c", "-o", out, "-lm"]
-    subprocess.run(command, check=True)
+    for source, name in ((ROOT / "aotkern" / "_fastpath.c", "_fastpath.abi3.so"), (HERE / "bare.c", "bare.so")):
+        command = ["cc", "-O2", "-shared", "-fPIC", f"-I{include}", source, "-o", folder / name, "-lm"]
+        subprocess.run(command, check=True)
 
 
 def main() -> None:
@@ -34,12 +42,15 @@ def main() -> None:
     parser.add_argument("--target", default="cuda:90")
     parser.add_argument("--jobs", default="2")
     parser.add_argument("--extension", action="store_true")
+    parser.add_argument("--decode", action="store_true")
     options = parser.parse_args()
     shutil.rmtree(options.folder, ignore_errors=True)
     options.folder.mkdir(parents=True)
-    for name, source in SOURCES.items():
+    sources = {**SOURCES, **({"decode": ROOT / "kernels"} if options.decode else {})}
+    for name, source in sources.items():
         where = ("--name", name, "-t", options.target, "-o", options.folder, "-j", options.jobs)
-        subprocess.run([sys.executable, "-m", "aotkern", "build", source, *where], cwd=ROOT, check=True)
+        only = [word for pattern in SERVED for word in ("--only", pattern)] if name == "decode" else []
+        subprocess.run([sys.executable, "-m", "aotkern", "build", source, *where, *only], cwd=ROOT, check=True)
     if options.extension:
         extension(options.folder)
 

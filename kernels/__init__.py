@@ -5,16 +5,22 @@ device code import Triton, host modules take tensors and never import torch at r
 
 In here:
     layout             record and page formats, fp8 limits, page arithmetic
-    reference          the same attention in float64, written for reading
-    selectors          how many splits a call gets (pure functions)
+    reference          what decode attention means, in float64, written for reading
+
     legacy_partial     gfx942: split-K partial attention
     monolithic         gfx942: one program per row, on request only
     gfx950_partial     gfx950: split-K partial attention
     reducer            both: merges the splits of a row
-    ragged             both: dense-to-ragged packing of index rows
+    ragged_pack        both: copies dense index rows into a ragged list
+    legacy_tile, gfx950_tile, constants      device code that these share, one tile module for each design
+
+    decode             host: splits, scratch and launches of one decode step
+    decode_call        host: what a decode step is given, checked
+    ragged             host: packing index rows, and the persistent buffers of captured graphs
+    selectors          how many splits a call gets (pure functions)
     provenance         when the compressed cache may be read without the NaN scrub
-    decode             host: validation, scratch sizes, and the launches of one decode step
-    launchers          Triton's JIT behind the launcher interface that the host code takes
+    serving            what a server asks, so that exactly that is built ahead
+    launchers          the launcher interface that host code takes, Triton's JIT behind it, compile options
 
     main_writer        inserts rows into the main cache, turning them or not
     compressor_state   what each token leaves behind, and which slot an entry gets
@@ -23,6 +29,7 @@ In here:
     gather             copies indexer keys out of their pages
     compressor, record, index_layout, fp8    device code that these share
     write, write_compressed, gather_host     host: validation and launches of the writers and of the gather
+    torch_ops          the host functions as torch custom operators
     writer_reference   what the writers must store, byte for byte
     writer_options     compile options of the writers, and where they are declared
     checks             validation that reports every problem of a call at once

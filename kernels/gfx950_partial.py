@@ -22,6 +22,10 @@ were fixed when a graph was captured, lengths were not. The others only store "n
 
 Strides, scale and head count are compile-time values: a server has one of each, and no integer forks variants. Nothing
 here is shared with the gfx942 kernels, so that a change here leaves their machine code alone.
+
+Triton 3.9.0 compiles it for gfx950 to about 235 VGPRs and 32,768 bytes of LDS, without spills and scratch, so that two
+workgroups fit a compute unit. A tile is 40 v_mfma_f32_16x16x32_bf16 in each wave; its three whole NoPE chunks and its
+rotated dims come in 16-byte loads. The release policy (`audits/policy.toml`) holds every variant to that.
 """
 
 import triton
@@ -100,6 +104,29 @@ def _attend_extra(
                 PAGE_STRIDE, BLOCK_SIZE, FNUZ, SCRUB, LOG2_SCALE,
             )  # fmt: skip
     return state
+
+
+@triton.jit
+def _load_query(q, heads, heads_live, STRIDE_H: tl.constexpr):
+    """The query of a block of heads, bf16 [heads, 512], in two halves laid side by side; other heads are 0."""
+    at = heads[:, None] * STRIDE_H + tl.arange(0, _HEAD_DIM // 2)[None, :]
+    low = tl.load(q + at, mask=heads_live[:, None], other=0.0)
+    high = tl.load(q + at + _HEAD_DIM // 2, mask=heads_live[:, None], other=0.0)
+    return beside(low, high)
+
+
+@triton.jit
+def _store_slice(state, part_m, part_l, part_acc, scratch, heads, heads_live):
+    """Store a running softmax at `scratch` plus each head: the maximum in the natural domain, the sums as they are."""
+    m, l, acc0, acc1, acc2, acc3 = state
+    tl.store(part_m + scratch + heads, tl.where(l > 0.0, m * LN2, NEG), mask=heads_live)
+    tl.store(part_l + scratch + heads, l, mask=heads_live)
+    base = part_acc + scratch * _HEAD_DIM
+    at = heads[:, None] * _HEAD_DIM + tl.arange(0, _CHUNK)[None, :]
+    tl.store(base + at, acc0, mask=heads_live[:, None])
+    tl.store(base + at + _CHUNK, acc1, mask=heads_live[:, None])
+    tl.store(base + at + 2 * _CHUNK, acc2, mask=heads_live[:, None])
+    tl.store(base + at + 3 * _CHUNK, acc3, mask=heads_live[:, None])
 
 
 @triton.jit(do_not_specialize=["main_rows", "extra_rows"])
@@ -196,22 +223,9 @@ def decode_partial_gfx950(
             tl.store(part_l + scratch + heads, tl.full((BLOCK_H,), 0.0, tl.float32), mask=heads_live)
             return
 
-    lanes = tl.arange(0, _HEAD_DIM // 2)
-    q_base = q + row.to(tl.int64) * Q_STRIDE_T
-    q_at = heads[:, None] * Q_STRIDE_H + lanes[None, :]
-    q_low = tl.load(q_base + q_at, mask=heads_live[:, None], other=0.0)
-    q_high = tl.load(q_base + q_at + _HEAD_DIM // 2, mask=heads_live[:, None], other=0.0)
-    q_tile = beside(q_low, q_high)
-
+    q_tile = _load_query(q + row.to(tl.int64) * Q_STRIDE_T, heads, heads_live, Q_STRIDE_H)
     zero = tl.full((BLOCK_H, _CHUNK), 0.0, tl.float32)
-    state = (
-        tl.full((BLOCK_H,), NEG, tl.float32),
-        tl.full((BLOCK_H,), 0.0, tl.float32),
-        zero,
-        zero,
-        zero,
-        zero,
-    )
+    state = (tl.full((BLOCK_H,), NEG, tl.float32), tl.full((BLOCK_H,), 0.0, tl.float32), zero, zero, zero, zero)
     LOG2_SCALE: tl.constexpr = SCALE * LOG2E
     first, end = _slice(main_length, split, work)
     for start in tl.range(first, end, BLOCK_KV, num_stages=NUM_STAGES):
@@ -226,15 +240,7 @@ def decode_partial_gfx950(
             EXTRA_PAGE_STRIDE, EXTRA_BLOCK_SIZE, FNUZ_EXTRA, not TRUST_EXTRA, LOG2_SCALE, NUM_STAGES,
         )  # fmt: skip
 
-    m, l, acc0, acc1, acc2, acc3 = state
-    tl.store(part_m + scratch + heads, tl.where(l > 0.0, m * LN2, NEG), mask=heads_live)
-    tl.store(part_l + scratch + heads, l, mask=heads_live)
-    acc_base = part_acc + scratch * _HEAD_DIM
-    acc_at = heads[:, None] * _HEAD_DIM + tl.arange(0, _CHUNK)[None, :]
-    tl.store(acc_base + acc_at, acc0, mask=heads_live[:, None])
-    tl.store(acc_base + acc_at + _CHUNK, acc1, mask=heads_live[:, None])
-    tl.store(acc_base + acc_at + 2 * _CHUNK, acc2, mask=heads_live[:, None])
-    tl.store(acc_base + acc_at + 3 * _CHUNK, acc3, mask=heads_live[:, None])
+    _store_slice(state, part_m, part_l, part_acc, scratch, heads, heads_live)
 
 
 _ARGUMENTS = {

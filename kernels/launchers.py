@@ -18,8 +18,19 @@ from typing import Any, Final, Literal, Protocol
 Design = Literal["gfx942", "gfx950"]
 """Which of the two families of attention kernels: the one as it was for gfx942, or the one made for gfx950."""
 
-KERNEL_MODULES: Final = ("gfx950_partial", "legacy_partial", "monolithic", "ragged_pack", "reducer")
-"""The modules of this package that hold attention kernels."""
+KERNEL_MODULES: Final = (
+    "compressed_writer",
+    "compressor_state",
+    "gather",
+    "gfx950_partial",
+    "indexer_writer",
+    "legacy_partial",
+    "main_writer",
+    "monolithic",
+    "ragged_pack",
+    "reducer",
+)
+"""The modules of this package that declare kernels."""
 
 LAUNCH_OPTIONS: Final[Mapping[str, Mapping[str, int]]] = {
     "decode_partial_gfx950": {"num_warps": 4},
@@ -28,7 +39,7 @@ LAUNCH_OPTIONS: Final[Mapping[str, Mapping[str, int]]] = {
     "decode_reduce": {"num_warps": 4},
     "pack_ragged": {"num_warps": 4},
 }
-"""Compile options of each kernel, for its declaration and for its launches alike.
+"""Compile options of each attention kernel, for its declaration and for its launches alike.
 
 No kernel hints at waves per execution unit, and pipeline stages are arguments of the loops.
 """

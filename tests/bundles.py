@@ -34,27 +34,37 @@ def make(
     parameters: tuple[Parameter, ...] = SCALE,
 ) -> bytes:
     """A bundle of one kernel of `triton_kernels`."""
-    objects: dict[Digest, ObjectEntry] = {}
-    images: dict[Digest, bytes] = {}
-    variants = []
+    rows = []
     for spec in specs:
         options = {name: Constant.of(value) for name, value in sorted(spec.options.items())}
         text = f"{kernel}[{Target.parse(target)}]({spec.arguments})"
         key = VariantKey.parse(text + "{" + ",".join(f"{n}={v}" for n, v in options.items()) + "}")
-        compiled = compile_key(compile_kernel, key)
+        rows.append((key, compile_key(compile_kernel, key.kernel, key), spec.launch))
+    return pack(target, rows, {kernel: parameters})
+
+
+def pack(
+    target: str, rows: list[tuple[VariantKey, Any, Mapping[str, Any]]], kernels: Mapping[str, tuple[Parameter, ...]]
+) -> bytes:
+    """A bundle of variants that are compiled already: key, code, and changes to the launch that Triton states."""
+    objects: dict[Digest, ObjectEntry] = {}
+    images: dict[Digest, bytes] = {}
+    variants = []
+    for key, compiled, changes in rows:
         digest = Digest.of(compiled.data)
         code = codeobject.read(compiled.data, str(key))
         objects[digest] = ObjectEntry(digest, len(compiled.data), code.to_json())
         images[digest] = compiled.data
-        launch = Launch(**{"shared": compiled.shared, "num_warps": compiled.num_warps, **spec.launch})
-        variants.append((VariantEntry(str(key), Digest.of(text.encode()), digest, launch, ""), options))
-    source = KernelEntry(kernel, parameters, Digest.of(kernel.encode()))
-    manifest = Manifest.make(Target.parse(target), {"triton": "test"}, {}, (source,), objects, variants)
+        launch = Launch(**{"shared": compiled.shared, "num_warps": compiled.num_warps, **changes})
+        content = Digest.of(str(key).encode())
+        variants.append((VariantEntry(str(key), content, digest, launch, ""), dict(key.options)))
+    entries = tuple(KernelEntry(name, parameters, Digest.of(name.encode())) for name, parameters in kernels.items())
+    manifest = Manifest.make(Target.parse(target), {"triton": "test"}, {}, entries, objects, variants)
     return encode(manifest, images, {})
 
 
-def compile_key(compile_kernel: Callable[..., Any], key: VariantKey) -> Any:
-    """Compile the kernel of a flat key (no tuples)."""
+def compile_key(compile_kernel: Callable[..., Any], function: Any, key: VariantKey) -> Any:
+    """Compile the variant of a flat key (no tuples); `function` is a kernel, or the name of one of `triton_kernels`."""
     signature, constants, attributes = {}, {}, {}
     for index, (name, spec) in enumerate(key.arguments):
         if isinstance(spec, Fixed):
@@ -62,7 +72,8 @@ def compile_key(compile_kernel: Callable[..., Any], key: VariantKey) -> Any:
         else:
             signature[name] = spec.type
             attributes[(index,)] = [["tt.divisibility", 16]] * spec.divisible + [["tt.pointer_range", 32]] * spec.small
-    return compile_kernel(key.kernel, str(key.target), signature, constants, attributes)
+    options = {name: value.value for name, value in key.options}
+    return compile_kernel(function, str(key.target), signature, constants, attributes, options)
 
 
 def opened(data: bytes) -> Bundle:

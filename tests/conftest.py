@@ -43,13 +43,13 @@ def compile_kernel(tmp_path_factory) -> Callable[..., Compiled]:
     made: dict[tuple, Compiled] = {}
     folder = str(tmp_path_factory.mktemp("triton"))
 
-    def compile_(name: str, target: str, signature: dict, constants: dict | None = None, attrs: dict | None = None):
-        memo = (name, target, str(signature), str(constants), str(attrs))
+    def compile_(kernel, target: str, signature: dict, constants=None, attrs=None, options=None):
+        memo = (str(kernel), target, str(signature), str(constants), str(attrs), str(options))
         if memo not in made:
             parsed = Target.parse(target)
             backend = parsed.backend.value
             arch = int(parsed.arch) if backend == "cuda" else parsed.arch
-            function = getattr(triton_kernels, name)
+            function = getattr(triton_kernels, kernel) if isinstance(kernel, str) else kernel
             kinds = {**signature, **dict.fromkeys(constants or {}, "constexpr")}
             source = triton.compiler.ASTSource(
                 function,
@@ -60,7 +60,8 @@ def compile_kernel(tmp_path_factory) -> Callable[..., Compiled]:
             with knobs.cache.scope(), knobs.language.scope():
                 knobs.cache.dir = folder
                 knobs.language.default_fp_fusion = True
-                found = triton.compile(source, GPUTarget(backend, arch, parsed.limits.wave), {"enable_fp_fusion": True})
+                device = GPUTarget(backend, arch, parsed.limits.wave)
+                found = triton.compile(source, device, {"enable_fp_fusion": True, **(options or {})})
             code = found.asm["hsaco" if backend == "hip" else "cubin"]
             made[memo] = Compiled(code, found.metadata.shared, found.metadata.num_warps)
         return made[memo]

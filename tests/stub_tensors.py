@@ -9,8 +9,8 @@ from aotkern.arguments import ELEMENT_BY_DLPACK, ELEMENT_BY_NAME
 from aotkern.dlpack import Tensor
 
 CODES = {element: pair for pair, element in ELEMENT_BY_DLPACK.items()}
-ROCM, CPU, PINNED = 10, 1, 11
-_DEVICES = {ROCM: "cuda", CPU: "cpu", PINNED: "cpu"}
+CUDA, ROCM, CPU, PINNED = 2, 10, 1, 11
+_DEVICES = {CUDA: "cuda", ROCM: "cuda", CPU: "cpu", PINNED: "cpu"}
 
 
 class Exchange(ctypes.Structure):
@@ -31,7 +31,7 @@ class StubTensor:
 
     def __init__(self, address, dtype="float32", storage=4096, device=0, kind=ROCM) -> None:
         self.address, self.dtype, self.storage, self.index, self.kind = address, dtype, storage, device, kind
-        self.device = SimpleNamespace(type=_DEVICES[kind], index=device if kind == ROCM else None)
+        self.device = SimpleNamespace(type=_DEVICES[kind], index=device if kind in (CUDA, ROCM) else None)
 
     def __repr__(self) -> str:
         return f"StubTensor({self.address:#x}, {self.dtype}, {self.storage}, {self.index}, {self.kind})"
@@ -43,7 +43,7 @@ class StubTensor:
         return self.kind == PINNED
 
     def untyped_storage(self):
-        return SimpleNamespace(nbytes=lambda: self.storage)
+        return SimpleNamespace(nbytes=lambda: self.storage, data_ptr=lambda: self.address)
 
 
 @ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(Tensor))

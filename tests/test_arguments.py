@@ -79,13 +79,15 @@ def test_what_only_resembles_a_number_is_refused():
 def test_torch_tensors_are_read_without_importing_torch_here(dtype, element):
     torch = pytest.importorskip("torch")
     tensor = torch.zeros(64, dtype=getattr(torch, dtype))
-    assert read(X, tensor, "x") == Pointer(tensor.data_ptr(), element, 64 * tensor.itemsize, None, host=True)
+    address, size = tensor.data_ptr(), 64 * tensor.itemsize
+    assert read(X, tensor, "x") == Pointer(address, element, size, None, host=True, storage=address)
 
 
 def test_view_has_the_address_of_the_view_and_the_size_of_the_storage():
     torch = pytest.importorskip("torch")
     tensor = torch.zeros(64)
-    assert read(X, tensor[1:3], "x") == Pointer(tensor.data_ptr() + 4, "fp32", 256, None, host=True)
+    start = tensor.data_ptr()
+    assert read(X, tensor[1:3], "x") == Pointer(start + 4, "fp32", 256, None, host=True, storage=start)
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "float8_e8m0fnu"])
@@ -119,13 +121,28 @@ def test_array_interface_of_another_type_is_refused(typestr):
 def test_dlpack(dtype, element):
     numpy = pytest.importorskip("numpy")
     array = numpy.zeros(16, dtype=dtype)[3:]
-    assert read(X, array, "x") == Pointer(array.ctypes.data, element, None, None, host=True)
+    assert read(X, only_dlpack(array), "x") == Pointer(array.ctypes.data, element, None, None, host=True)
+
+
+def only_dlpack(array):
+    """An object that offers nothing but DLPack."""
+    return SimpleNamespace(__dlpack__=array.__dlpack__, __dlpack_device__=array.__dlpack_device__)
+
+
+def test_host_arrays_say_how_far_they_reach():
+    numpy = pytest.importorskip("numpy")
+    array = numpy.zeros((4, 8), dtype="float32")
+    assert read(X, array, "x") == Pointer(array.ctypes.data, "fp32", 128, None, host=True)
+    assert read(X, array[1:, ::2], "x") == Pointer(array.ctypes.data + 32, "fp32", 4 + 2 * 32 + 3 * 8, None, host=True)
+    assert read(X, array[:0], "x").storage_bytes == 0
+    with pytest.raises(InputError, match="negative strides"):
+        read(X, array[::-1], "x")
 
 
 def test_dlpack_of_another_type_is_refused():
     numpy = pytest.importorskip("numpy")
     with pytest.raises(InputError, match="type code 5, 128 bits"):
-        read(X, numpy.zeros(4, dtype="complex128"), "x")
+        read(X, only_dlpack(numpy.zeros(4, dtype="complex128")), "x")
 
 
 def test_one_device_for_all_tensors():

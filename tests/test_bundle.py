@@ -23,12 +23,17 @@ from aotkern.manifest import Manifest
 PREFIX = struct.Struct("<8sII32s")
 
 
+def opened_and_verified(data):
+    """The bundle, if nothing is wrong with it."""
+    bundle = Bundle.decode(data, "b.aotk")
+    bundle.verify()
+    return bundle
+
+
 def refused(data, *, verify=False):
     """The one message by which a bundle is refused."""
     with pytest.raises(IntegrityError) as error:
-        opened = Bundle.decode(data, "b.aotk")
-        if verify:
-            opened.verify()
+        opened_and_verified(data) if verify else Bundle.decode(data, "b.aotk")
     assert all(problem.where.startswith("b.aotk") for problem in error.value.problems)
     return str(error.value)
 
@@ -331,7 +336,7 @@ def test_what_was_written_can_be_opened(sample, tmp_path):
     path = tmp_path / "deep" / "x.aotk"
     digest = write(path, build.manifest, build.objects, {})
     assert Bundle.open(path).digest == digest
-    assert os.listdir(path.parent) == ["x.aotk"]
+    assert [file.name for file in path.parent.iterdir()] == ["x.aotk"]
     assert path.stat().st_mode & 0o777 == 0o644
 
 
@@ -349,7 +354,7 @@ def test_nothing_is_published_that_does_not_verify(sample, tmp_path):
     with pytest.raises(IntegrityError):
         write(path, hand_made(), {entry.digest: b"x" * entry.size for entry in hand_made().objects}, {})
     assert path.read_bytes() == b"what was there before"
-    assert os.listdir(tmp_path) == ["x.aotk"]
+    assert [file.name for file in tmp_path.iterdir()] == ["x.aotk"]
 
 
 def test_a_bundle_that_is_not_there_is_bad_input(tmp_path):
@@ -395,20 +400,22 @@ def test_an_error_while_writing_leaves_nothing_behind(tmp_path, monkeypatch, ste
     with pytest.raises(OSError, match="No space left"):
         publish(path, b"new")
     assert path.read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["x.aotk"]
+    assert [file.name for file in tmp_path.iterdir()] == ["x.aotk"]
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path):
     if os.geteuid() != 0:
         pytest.skip("mounting a small tmpfs needs root")
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)], capture_output=True, check=False
+    )
     if mounted.returncode:
         pytest.skip(f"this container may not mount: {mounted.stderr.decode().strip()}")
     try:
         publish(tmp_path / "small", b"fits")
         with pytest.raises(OSError, match="No space left"):
             publish(tmp_path / "large", bytes(1 << 20))
-        assert os.listdir(tmp_path) == ["small"]
+        assert [file.name for file in tmp_path.iterdir()] == ["small"]
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)
 

@@ -12,13 +12,17 @@ from functools import partial
 from pathlib import Path
 
 from aotkern.audit import contents, identity, reproducible, resources
+from aotkern.audit.coverage import domain as domains
+from aotkern.audit.coverage import proof
+from aotkern.audit.coverage.catalogue import Catalogue
 from aotkern.audit.findings import Finding, Report, Verdict
-from aotkern.audit.policy import IdentityStep, Policy, ReproducibleStep, ResourcesStep
+from aotkern.audit.policy import CoverageStep, IdentityStep, NumericsStep, Policy, ReproducibleStep, ResourcesStep
 from aotkern.audit.sides import Side, mnemonics
 from aotkern.build import sources
 from aotkern.build.builder import Request, Step
 from aotkern.bundle import Bundle
-from aotkern.errors import AotkernError, IntegrityError
+from aotkern.errors import AotkernError, InputError, IntegrityError, MissingToolError
+from aotkern.target import Backend
 
 Progress = Callable[[Step], None]
 
@@ -28,7 +32,7 @@ class StepResult:
     """One step of the gate, done.
 
     Attributes:
-        name: `verify`, `identity`, `resources` or `reproducible`.
+        name: `verify`, `identity`, `resources`, ...
         subject: What it worked on, for people.
         verdict: Its outcome.
         seconds: How long it took.
@@ -107,8 +111,12 @@ def _steps(policy: Policy, circumstances: Circumstances) -> Iterator[_Planned]:
         yield _Planned(resources.AUDIT, str(bounds.bundle), place, partial(_resources, bounds))
     for rebuild in policy.reproducible:
         subject = ", ".join(rebuild.kernels) or "shipped kernels"
-        place = rebuild.kernels[0] if rebuild.kernels else ""
+        place = rebuild.kernels[0] if len(rebuild.kernels) == 1 and rebuild.kernels[0].endswith(".py") else ""
         yield _Planned(reproducible.AUDIT, subject, place, partial(_reproducible, rebuild, circumstances))
+    for domain in policy.coverage:
+        yield _Planned(proof.AUDIT, str(domain.bundle), str(domain.domain), partial(_coverage, domain))
+    for numbers in policy.numerics:
+        yield _Planned("numerics", str(numbers.bundle), str(numbers.bundle), partial(_numerics, numbers))
 
 
 def _carried_out(planned: _Planned) -> StepResult:
@@ -133,7 +141,7 @@ def _verify(path: Path) -> Report:
 
 
 def _identity(step: IdentityStep) -> Report:
-    return identity.compare(Side.either(step.baseline), Side.either(step.bundle))
+    return identity.compare(Side.either(step.baseline), Side.either(step.bundle), step.only)
 
 
 def _resources(step: ResourcesStep) -> Report:
@@ -146,3 +154,23 @@ def _resources(step: ResourcesStep) -> Report:
 def _reproducible(step: ReproducibleStep, circumstances: Circumstances) -> Report:
     request = Request(sources.parse(step.kernels), step.targets, circumstances.inherited, circumstances.jobs)
     return reproducible.audit(request, circumstances.progress)
+
+
+def _coverage(step: CoverageStep) -> Report:
+    catalogue = Catalogue.of_manifest(str(step.bundle), Side.either(step.bundle).manifest)
+    return proof.prove(catalogue, domains.read(step.domain), str(step.domain))
+
+
+def _numerics(step: NumericsStep) -> Report:
+    try:
+        from aotkern.audit import cases, numerics  # noqa: PLC0415 - numpy and the emulator are an optional extra
+        from aotkern.audit.executors import Emulated  # noqa: PLC0415
+    except ImportError as error:
+        advice = "pip install 'aotkern[emulator]'"
+        raise MissingToolError(error.name or "numpy", "to execute machine code", advice) from error
+    side = Side.bundle(step.bundle)
+    target = side.manifest.target
+    if target.backend is not Backend.HIP:
+        raise InputError.one(str(step.bundle), "an AMD bundle, which an emulator can execute", str(target))
+    executor = Emulated(step.bundle, target.arch)
+    return numerics.audit(side.manifest, cases.load(step.cases), executor, seed=step.seed, most=step.most)

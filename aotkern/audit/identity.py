@@ -9,18 +9,20 @@ and launch data), where just debug information and string tables differ. A compa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Any
 
 from aotkern.audit.findings import Finding, Verdict
+from aotkern.audit.listing import Listings
 from aotkern.audit.sides import Side
 from aotkern.codeobject import section_bytes
 from aotkern.codeobject.facts import CodeObject, Role
 from aotkern.errors import ProblemsError
 from aotkern.manifest import Manifest, VariantEntry
+from aotkern.spec.select import selected
 
 AUDIT = "identity"
 
@@ -65,7 +67,7 @@ class Comparison:
         state: How it compares.
         source_changed: Whether the kernel's source text differs.
         details: What differs: `sections`, `first_difference`, `header`, `resources`, `launch`, `options`, `reason`, and
-            where the code could be disassembled `instructions`, pairs `[before, after]`; plain values.
+            where both sides have bytes `instructions` or `no_listing` (see `listing`); plain values.
     """
 
     key: str
@@ -78,7 +80,7 @@ class Comparison:
         """The difference in one line; instructions are too many for it."""
         parts: list[str] = []
         for name, change in self.details.items():
-            if name == "instructions":
+            if name in ("instructions", "no_listing"):
                 continue
             if isinstance(change, Mapping):
                 inner = ", ".join(f"{item} {values[0]} -> {values[1]}" for item, values in change.items())
@@ -98,6 +100,7 @@ class IdentityReport:
         candidate: Label of what was compared with it.
         comparisons: One for each variant, sorted by key.
         obstacle: Why the comparison proves nothing, or nothing.
+        besides: Variants of the baseline that were not meant to be compared.
     """
 
     target: str
@@ -105,6 +108,7 @@ class IdentityReport:
     candidate: str
     comparisons: tuple[Comparison, ...]
     obstacle: str = ""
+    besides: int = 0
 
     @cached_property
     def counts(self) -> Mapping[State, int]:
@@ -139,12 +143,15 @@ class IdentityReport:
         return sum(c.source_changed and c.state.passes for c in self.comparisons)
 
 
-def compare(baseline: Side, candidate: Side, *, same_toolchain: bool = True) -> IdentityReport:
+def compare(
+    baseline: Side, candidate: Side, only: Sequence[str] = (), *, same_toolchain: bool = True
+) -> IdentityReport:
     """Compare two sides of one target.
 
     Args:
         baseline: What must not have changed.
         candidate: What is to be judged.
+        only: Patterns for the variants to compare (see `spec.select`); empty for all.
         same_toolchain: Refuse to judge when the two come from different compilers or pinned environments: a difference
             would then say nothing about the sources, and equality only little.
     """
@@ -153,10 +160,12 @@ def compare(baseline: Side, candidate: Side, *, same_toolchain: bool = True) -> 
         found = f"the baseline is for {baseline.manifest.target}, the candidate for {candidate.manifest.target}"
         return IdentityReport(report.target, report.baseline, report.candidate, (), found)
     obstacle = _toolchains(baseline.manifest, candidate.manifest) if same_toolchain else ""
-    comparisons = tuple(sorted(_pairs(baseline, candidate), key=lambda comparison: comparison.key))
+    listings = Listings(candidate.manifest.target)
+    comparisons = tuple(sorted(_pairs(baseline, candidate, listings, only), key=lambda comparison: comparison.key))
     if not comparisons:
         obstacle = obstacle or f"nothing was compared: neither side has a variant for {report.target}"
-    return IdentityReport(report.target, report.baseline, report.candidate, comparisons, obstacle)
+    besides = len(baseline.manifest.variants) - sum(selected(text, only) for text in baseline.manifest.by_text)
+    return IdentityReport(report.target, report.baseline, report.candidate, comparisons, obstacle, besides)
 
 
 def _toolchains(old: Manifest, new: Manifest) -> str:
@@ -166,15 +175,18 @@ def _toolchains(old: Manifest, new: Manifest) -> str:
     return f"baseline and candidate were not compiled alike ({changes})" if different else ""
 
 
-def _pairs(baseline: Side, candidate: Side) -> Iterator[Comparison]:
-    old, new = baseline.manifest.by_text, candidate.manifest.by_text
+def _pairs(baseline: Side, candidate: Side, listings: Listings, only: Sequence[str]) -> Iterator[Comparison]:
+    old, new = (
+        {text: entry for text, entry in side.manifest.by_text.items() if selected(text, only)}
+        for side in (baseline, candidate)
+    )
     unmatched: dict[str, list[str]] = {}
     for text in sorted(new.keys() - old.keys(), reverse=True):
         unmatched.setdefault(_without_options(text), []).append(text)
     for text, entry in old.items():
         replacements = [text] if text in new else unmatched.get(_without_options(text))
         if replacements:
-            yield _compared(baseline, entry, candidate, new[replacements.pop()])
+            yield _compared(baseline, entry, candidate, new[replacements.pop()], listings)
         else:
             yield Comparison(text, State.MISSING, False, {})
     for text in (text for texts in unmatched.values() for text in texts):
@@ -187,7 +199,7 @@ def _without_options(text: str) -> str:
     return text.rpartition("{")[0] if text.endswith("}") else text
 
 
-def _compared(baseline: Side, old: VariantEntry, candidate: Side, new: VariantEntry) -> Comparison:
+def _compared(baseline: Side, old: VariantEntry, candidate: Side, new: VariantEntry, listings: Listings) -> Comparison:
     changed = baseline.manifest.kernel(old.kernel).source != candidate.manifest.kernel(new.kernel).source
     launch = _changes(asdict(old.launch), asdict(new.launch))
     options = _changes(
@@ -204,7 +216,7 @@ def _compared(baseline: Side, old: VariantEntry, candidate: Side, new: VariantEn
         shared = [s.name for s in after.sections if s.role is Role.CODE and s.name in {b.name for b in before.sections}]
         details = {
             **_code_changes(before, after),
-            **_first_difference(baseline, old, candidate, new, shared),
+            **_first_difference(baseline, old, candidate, new, shared, listings),
             **details,
         }
     except ProblemsError as error:
@@ -240,9 +252,14 @@ def _code_changes(before: CodeObject, after: CodeObject) -> dict[str, Any]:
 
 
 def _first_difference(
-    baseline: Side, old: VariantEntry, candidate: Side, new: VariantEntry, sections: list[str]
+    baseline: Side,
+    old: VariantEntry,
+    candidate: Side,
+    new: VariantEntry,
+    sections: list[str],
+    listings: Listings,
 ) -> dict[str, Any]:
-    """Where the machine instructions first differ, when both sides have their bytes and these sections."""
+    """Where the machine instructions first differ, and how, when both sides have their bytes and these sections."""
     if baseline.read is None or candidate.read is None:
         return {}
     for name in sections:
@@ -251,5 +268,5 @@ def _first_difference(
         if before != after:
             pairs = enumerate(zip(before, after, strict=False))
             at = next((i for i, (a, b) in pairs if a != b), min(len(before), len(after)))
-            return {"first_difference": f"{name} at byte {at:#x}"}
+            return {"first_difference": f"{name} at byte {at:#x}", **listings.details(before, after)}
     return {}

@@ -74,6 +74,15 @@ class NumericsReport:
         return Verdict.UNKNOWN if self.without_cases or not self.outcomes else Verdict.CLEAN
 
     @property
+    def summary(self) -> str:
+        """What ran on what, and what could not."""
+        missing = f"; no cases for {', '.join(self.without_cases)}" if self.without_cases else ""
+        wrong = sum(bool(outcome.error) for outcome in self.outcomes)
+        return (
+            f"{self.target} on {self.on}: variants {self.variants}, cases {len(self.outcomes)}, wrong {wrong}{missing}"
+        )
+
+    @property
     def variants(self) -> int:
         """How many variants were run."""
         return len({outcome.key for outcome in self.outcomes})

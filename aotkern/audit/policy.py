@@ -30,10 +30,11 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class IdentityStep:
-    """A bundle that must be what its golden manifest says."""
+    """A bundle that must be what its golden manifest says; `only` some variants of it, if patterns are given."""
 
     bundle: Path
     baseline: Path
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,31 @@ class ResourcesStep:
 
 
 @dataclass(frozen=True, slots=True)
+class CoverageStep:
+    """A bundle that must have a variant for every call of a domain, a TOML file."""
+
+    bundle: Path
+    domain: Path
+
+
+@dataclass(frozen=True, slots=True)
+class NumericsStep:
+    """An AMD bundle whose code is executed by the emulator, against references.
+
+    Attributes:
+        bundle: The bundle.
+        cases: A module, or a file by path, with the inputs and references of each kernel.
+        most: Most variants of one kernel.
+        seed: Inputs and the choice of variants are drawn from it.
+    """
+
+    bundle: Path
+    cases: str
+    most: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """The steps of a gate, in the order in which they run.
 
@@ -62,12 +88,16 @@ class Policy:
         identity: Comparisons with golden manifests.
         resources: Bounds on registers, LDS, scratch and instructions.
         reproducible: Rebuilds.
+        coverage: Domains of calls that must find a variant.
+        numerics: Bundles whose code must compute the right numbers.
     """
 
     verify: tuple[Path, ...] = ()
     identity: tuple[IdentityStep, ...] = ()
     resources: tuple[ResourcesStep, ...] = ()
     reproducible: tuple[ReproducibleStep, ...] = ()
+    coverage: tuple[CoverageStep, ...] = ()
+    numerics: tuple[NumericsStep, ...] = ()
 
     @classmethod
     def read(cls, path: Path) -> Policy:
@@ -94,7 +124,7 @@ class Policy:
         return _Reader(where).policy(value)
 
 
-_STEPS = ("verify", "identity", "resources", "reproducible")
+_STEPS = ("verify", "identity", "resources", "reproducible", "coverage", "numerics")
 
 
 class _Reader:
@@ -108,9 +138,11 @@ class _Reader:
         top = self._table(value, "", ("version",), _STEPS)
         policy = Policy(
             verify=self._verify(top) if top.has("verify") else (),
-            identity=tuple(map(self._identity, self._tables(top, "identity", ("bundle", "baseline")))),
+            identity=tuple(map(self._identity, self._tables(top, "identity", ("bundle", "baseline"), ("only",)))),
             resources=tuple(map(self._resources, self._tables(top, "resources", ("bundle",), ("baseline", "rule")))),
             reproducible=tuple(map(self._reproducible, self._tables(top, "reproducible", ("kernels", "targets")))),
+            coverage=tuple(map(self._coverage, self._tables(top, "coverage", ("bundle", "domain")))),
+            numerics=tuple(map(self._numerics, self._tables(top, "numerics", ("bundle", "cases", "most", "seed")))),
         )
         if not self.problems and not any(getattr(policy, step) for step in _STEPS):
             self.problems.append(Problem(self.where, f"at least one step ({', '.join(_STEPS)})", "none"))
@@ -126,13 +158,22 @@ class _Reader:
         return tuple(map(Path, bundles))
 
     def _identity(self, form: Fields) -> IdentityStep:
-        return IdentityStep(Path(form.text("bundle")), Path(form.text("baseline")))
+        only = self._texts(form, "only") if form.has("only") else ()
+        return IdentityStep(Path(form.text("bundle")), Path(form.text("baseline")), only)
 
     def _reproducible(self, form: Fields) -> ReproducibleStep:
         targets = tuple(self._parsed(form, "targets", text) for text in self._texts(form, "targets"))
         if form.get("targets") == []:
             self.problems.append(Problem(f"{form.where}.targets", "at least one target", "none"))
         return ReproducibleStep(self._texts(form, "kernels"), tuple(t for t in targets if t))
+
+    def _coverage(self, form: Fields) -> CoverageStep:
+        return CoverageStep(Path(form.text("bundle")), Path(form.text("domain")))
+
+    def _numerics(self, form: Fields) -> NumericsStep:
+        if form.get("most") == 0:
+            self.problems.append(Problem(f"{form.where}.most", "at least one variant", "0"))
+        return NumericsStep(Path(form.text("bundle")), form.text("cases"), form.count("most"), form.count("seed"))
 
     def _resources(self, form: Fields) -> ResourcesStep:
         baseline = Path(form.text("baseline")) if form.has("baseline") else None

@@ -16,8 +16,9 @@ bundle = "out/my_kernels.gfx942.aotk"
 baseline = "manifests/gfx942.json"
 
 # Bounds for the code of this target; changes against the baseline are listed as well. A rule names kernels (and, if it
-# likes, variant keys) by shell patterns. Bounds: vgprs, agprs, sgprs, spills, scratch_bytes, lds_bytes, code_bytes are
-# upper bounds; waves (of a SIMD) is a lower one. `instructions` must occur; `a|b` accepts either.
+# likes, variant keys) by shell patterns. Bounds: vgprs, agprs, sgprs, vgpr_spills, sgpr_spills, scratch_bytes,
+# lds_bytes and code_bytes are upper ones, waves (of a SIMD) is a lower one. `instructions` must occur; `a|b` accepts
+# either.
 [[resources]]
 bundle = "out/my_kernels.gfx950.aotk"
 baseline = "manifests/gfx950.json"
@@ -25,11 +26,23 @@ baseline = "manifests/gfx950.json"
 [[resources.rule]]
 kernel = "*"
 target = "gfx950"
-spills = 0
+vgpr_spills = 0
 scratch_bytes = 0
 
 # These kernels are built twice, the second time in another folder, order, locale, with other file times and hash seed.
 [[reproducible]]
 kernels = ["my_kernels.py"]
 targets = ["gfx942", "gfx950"]
+
+# Every call of this domain (see `aotkern audit coverage`) must find a variant.
+[[coverage]]
+bundle = "out/my_kernels.gfx950.aotk"
+domain = "audits/calls.toml"
+
+# The machine code is executed by an emulator on small inputs, of each kernel at most `most` variants.
+[[numerics]]
+bundle = "out/my_kernels.gfx950.aotk"
+cases = "my_cases.py"
+most = 12
+seed = 0
 """

@@ -84,13 +84,17 @@ def _moved(request: Request, scratch: Path, change: Callable[[Path], None]) -> R
 
 
 def _copy(root: Path, copy: Path) -> None:
-    """Copy a package whole, or the files of a loose folder: a kernel file may import from those beside it."""
+    """Copy a package whole, or the files and packages of a loose folder: a kernel file may import those beside it."""
+    ignore = shutil.ignore_patterns("__pycache__", ".*", "*.aotk")
     if (root / "__init__.py").is_file():
-        shutil.copytree(root, copy, ignore=shutil.ignore_patterns("__pycache__", ".*", "*.aotk"))
+        shutil.copytree(root, copy, ignore=ignore)
         return
     copy.mkdir(parents=True)
-    for path in root.glob("*.py"):
-        shutil.copy(path, copy)
+    for path in root.iterdir():
+        if path.suffix == ".py":
+            shutil.copy(path, copy)
+        elif (path / "__init__.py").is_file():
+            shutil.copytree(path, copy / path.name, ignore=ignore)
 
 
 def _older(folder: Path) -> None:

@@ -32,7 +32,8 @@ class Usage:
     vgprs: int
     agprs: int
     sgprs: int
-    spills: int
+    vgpr_spills: int
+    sgpr_spills: int
     scratch_bytes: int
     lds_bytes: int
     waves: int
@@ -97,8 +98,8 @@ class ResourceReport:
     def summary(self) -> str:
         """How many variants were looked at, how many bounds were exceeded, how much changed."""
         return (
-            f"{len(self.usages)} variants on {self.target}, {self.rules} rules, {len(self.findings)} findings, "
-            f"{len(self.changes)} changed against the baseline"
+            f"{self.target}: variants {len(self.usages)}, rules {self.rules}, findings {len(self.findings)}, "
+            f"changed against the baseline {len(self.changes)}"
         )
 
 
@@ -114,7 +115,8 @@ def usage(manifest: Manifest, entry: VariantEntry) -> Usage:
         vgprs=held.vgprs,
         agprs=held.agprs,
         sgprs=held.sgprs,
-        spills=held.vgpr_spills + held.sgpr_spills,
+        vgpr_spills=held.vgpr_spills,
+        sgpr_spills=held.sgpr_spills,
         scratch_bytes=held.scratch_bytes,
         lds_bytes=lds,
         waves=waves.waves if waves else 0,

@@ -1,6 +1,7 @@
 """The build half: from kernel sources to bundles, on a machine without a GPU.
 
-    registry     imports kernel sources (in a worker only) and digests them with everything they use
+    registry     finds and imports kernel sources (in a worker only)
+    closure      digests a kernel with everything it reaches
     lint         what a declaration pays for without using it
     compiler     compiles one variant with Triton (in a worker only)
     worker       the process that does both, in a pinned environment and with a private Triton cache

@@ -35,6 +35,7 @@ class Request:
         sources: Kernel sources.
         targets: Targets, each once.
         inherited: The caller's environment; see `environment.INHERITED`.
+        only: Patterns for the variants to build (see `spec.select`); empty for all that are declared.
         jobs: Worker processes.
         seconds: Longest time for one variant.
         limit: Most variants of one kernel for one target.
@@ -48,6 +49,7 @@ class Request:
     targets: tuple[Target, ...]
     inherited: Mapping[str, str]
     jobs: int = 1
+    only: tuple[str, ...] = ()
     seconds: float = SECONDS_PER_VARIANT
     limit: int = DEFAULT_LIMIT
     line_info: bool = False
@@ -144,7 +146,7 @@ def compile_targets(request: Request, progress: Callable[[Step], None] = lambda 
     memo = request.store / "toolchain" if request.store else None
     result = Compilation()
     with Pool(setting, request.jobs) as pool:
-        plan = pool.plan([str(target) for target in request.targets], request.limit, memo)
+        plan = pool.plan([str(target) for target in request.targets], request.only, request.limit, memo)
         result.notes = tuple(plan["notes"])
         work = _Work(plan, store, result, progress)
         missing = work.reuse()

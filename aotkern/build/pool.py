@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from aotkern.errors import AotkernError, BuildError, InputError, IntegrityError,
 # The child sees the parent's import path whatever its own environment says, and nothing else of the parent.
 _START = "import sys;sys.path[:]=sys.argv.pop(1).split(chr(10));from aotkern.build.worker import main;main()"
 _STARTUP_SECONDS = 120.0
+_FAREWELL_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +116,10 @@ class WorkerProcess:
         return answer
 
     def _line(self, seconds: float) -> bytes:
+        poll, until = select.poll(), time.monotonic() + seconds
+        poll.register(self._answers, select.POLLIN)
         while b"\n" not in self._buffer:
-            ready, _, _ = select.select([self._answers], [], [], seconds)
-            if not ready:
+            if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
                 self.kill()
                 raise TimeoutError(f"no answer within {seconds:g} s")
             chunk = os.read(self._answers, 1 << 20)
@@ -127,15 +130,20 @@ class WorkerProcess:
         return line
 
     def _last_words(self) -> str:
-        code = self._process.wait()
+        try:
+            code = self._process.wait(_FAREWELL_SECONDS)
+        except subprocess.TimeoutExpired:  # it closed the pipe and lives on
+            self.kill()
+            code = self._process.wait()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         tail = self._log.read_bytes()[-2000:].decode("utf-8", "replace").strip()
         return f"the worker died ({how})" + (f"; it last printed:\n{tail}" if tail else "")
 
     def kill(self) -> None:
         """End the process and everything it started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def close(self) -> None:
@@ -186,6 +194,8 @@ class Pool:
     def _start(self) -> WorkerProcess:
         worker = WorkerProcess(self._setting, self._root / str(len(self._workers)))
         self._workers.append(worker)
+        if self._stopped:
+            worker.kill()
         return worker
 
     def _take(self) -> WorkerProcess:
@@ -196,7 +206,14 @@ class Pool:
         with self._lock:
             self._idle.append(worker)
 
-    def plan(self, targets: Sequence[str], limit: int, memo: Path | None) -> dict[str, Any]:
+    def _stop(self) -> None:
+        """End every worker now, so that no thread waits for a compile whose result nobody wants."""
+        self._stopped = True
+        with self._lock:
+            for worker in self._workers:
+                worker.kill()
+
+    def plan(self, targets: Sequence[str], only: Sequence[str], limit: int, memo: Path | None) -> dict[str, Any]:
         """What there is to build; see `worker.Worker.plan`.
 
         Raises:
@@ -205,6 +222,7 @@ class Pool:
         request = {
             "do": "plan",
             "targets": list(targets),
+            "only": list(only),
             "limit": limit,
             "environment": dict(self._setting.settings),
             "memo": str(memo) if memo else None,
@@ -241,7 +259,8 @@ class Pool:
                 answer, data = self._compile_one(key, seconds)
             except BuildError as error:
                 with report:
-                    failed(error)
+                    if not self._stopped:
+                        failed(error)
             else:
                 with report:
                     done(key, answer, data)
@@ -251,7 +270,7 @@ class Pool:
                 for future in [threads.submit(one, key) for key in keys]:
                     future.result()
             except BaseException:
-                self._stopped = True
+                self._stop()
                 raise
 
     def _compile_one(self, key: str, seconds: float) -> tuple[dict[str, Any], bytes]:

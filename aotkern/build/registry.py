@@ -1,35 +1,27 @@
-"""Kernel sources: finding, importing, and digesting what a kernel is made of. The only importer of kernel files.
+"""Kernel sources: finding and importing them. The only importer of kernel files.
 
 A source is a module on the import path, a `.py` file, or a folder (a package, or loose files). Each module declares its
-kernels in a tuple named `KERNELS`.
-
-The digest of a kernel covers its function, everything that it calls, every global and closure value that they read, and
-the functions that its declaration hands to it. It does not cover where any of that stands: neither paths, nor line
-numbers, nor module names, nor comments and blank lines.
+kernels in a tuple named `KERNELS`. What a kernel is made of is digested in `closure`.
 """
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.util
 import inspect
-import io
 import pkgutil
 import sys
-import textwrap
-import tokenize
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from aotkern.canonical import dumps
+from aotkern.build import closure
 from aotkern.digest import Digest
 from aotkern.errors import InputError, Problem
-from aotkern.spec import Constant, Kernel, Parameter
+from aotkern.spec import Constant, Constexpr, Kernel, Parameter, Tuple
 
 SHIPPED = "aotkern_kernels"
 """The package of kernels that aotkern itself ships."""
@@ -143,7 +135,7 @@ def _package_modules(root: ModuleType) -> Iterator[ModuleType]:
 def _import(name: str, where: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError.one(where, f"a module {name} that can be imported", _describe(error)) from error
 
 
@@ -176,7 +168,7 @@ def _execute(spec: Any, where: str, *, keep: bool) -> ModuleType:
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError.one(where, "a kernel source that can be imported", _describe(error)) from error
     finally:
         if not keep:
@@ -186,7 +178,7 @@ def _execute(spec: Any, where: str, *, keep: bool) -> ModuleType:
     return module
 
 
-def _describe(error: Exception) -> str:
+def _describe(error: BaseException) -> str:
     frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
     place = f" at line {frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}: {error}{place}"
@@ -194,14 +186,13 @@ def _describe(error: Exception) -> str:
 
 def _loaded(kernel: Kernel) -> LoadedKernel:
     function = kernel.function
-    if not hasattr(function, "cache_key") or not hasattr(function, "params"):
+    if not closure.is_jit(function) or not hasattr(function, "params"):
         kind = type(function).__name__
         advice = "TRITON_INTERPRET must not be set" if kind == "InterpretedFunction" else "decorate it with @triton.jit"
         raise InputError.one(f"kernel {kernel.name}", "a @triton.jit function", f"{kind} ({advice})")
-    functions = {value.__qualname__: value for value in _function_constants(kernel)}
+    functions = _functions(kernel)
     parameters = tuple(_parameter(param) for param in function.params)
-    parts = [_closure(function), *(_closure(functions[name]) for name in sorted(functions))]
-    return LoadedKernel(kernel, parameters, Digest.of(dumps(parts).encode()), functions)
+    return LoadedKernel(kernel, parameters, closure.digest((function, *functions.values())), functions)
 
 
 def _parameter(param: Any) -> Parameter:
@@ -209,104 +200,34 @@ def _parameter(param: Any) -> Parameter:
     return Parameter(param.name, param.is_constexpr, default, not param.do_not_specialize, param.annotation_type)
 
 
-def _function_constants(kernel: Kernel) -> Iterator[Any]:
-    stack: list[Any] = [[space.arguments, [joint.rows for joint in space.joint]] for space in kernel.spaces]
-    while stack:
-        value = stack.pop()
-        if hasattr(value, "values") and not callable(value.values):
-            stack.extend(value.values)
-        elif hasattr(value, "items") and callable(value.items):
-            stack.extend(value.values())
-        elif isinstance(value, (list, tuple)):
-            stack.extend(value)
-        elif hasattr(value, "cache_key"):
-            yield value
+def _functions(kernel: Kernel) -> dict[str, Any]:
+    """The functions that a declaration, or a default, hands to a kernel as constants, by qualified name.
+
+    Raises:
+        InputError: Two of them have one name, so that no key could say which is meant.
+    """
+    handed = [[space.arguments, [joint.rows for joint in space.joint]] for space in kernel.spaces]
+    found: dict[str, Any] = {}
+    for value in _handed([*handed, *(param.default for param in kernel.function.params)]):
+        if found.setdefault(value.__qualname__, value) is not value:
+            expected = "functions with different names as constants"
+            raise InputError.one(f"kernel {kernel.name}", expected, f"two named {value.__qualname__}")
+    return dict(sorted(found.items()))
 
 
-def _closure(function: Any) -> list[list[str]]:
-    """What a function is made of: rows of kind, name and text, itself first, in order of first use."""
-    rows: dict[tuple[str, str], str] = {}
-    _collect(function, rows)
-    return [[*name, text] for name, text in rows.items()]
-
-
-def _collect(function: Any, rows: dict[tuple[str, str], str]) -> None:
-    # The name alone would merge two helpers of the same name from two modules, so the text is part of the row's name.
-    text = normalised(function.src)
-    name = ("function", f"{function.__qualname__} {Digest.of(text.encode()).short} {getattr(function, 'noinline', '')}")
-    if name in rows:
+def _handed(value: object) -> Iterator[Any]:
+    """Every `@triton.jit` function inside choices, rows, tuples and mappings of them."""
+    if closure.is_jit(value):
+        yield value
         return
-    rows[name] = text
-    scope = function.get_capture_scope()
-    for chain in _references(text):
-        value = scope.get(chain[0], _MISSING)
-        for attribute in chain[1:]:
-            if not isinstance(value, ModuleType):
-                break
-            value = getattr(value, attribute, _MISSING)
-        _collect_value(".".join(chain), value, rows)
-
-
-def _collect_value(name: str, value: object, rows: dict[tuple[str, str], str]) -> None:
-    if value is _MISSING or isinstance(value, ModuleType):
-        return
-    module = getattr(value, "__module__", None) or ""
-    if module.partition(".")[0] == "triton" and hasattr(value, "__name__"):
-        return  # a function or class of Triton's own: part of the toolchain
-    if hasattr(value, "cache_key") and hasattr(value, "get_capture_scope"):
-        _collect(value, rows)
-        return
-    try:
-        rows["value", name] = Constant.of(value).text
-    except InputError:
-        # Triton refuses to read most other objects; a class may be an aggregate whose methods are compiled.
-        rows["value", name] = _class_text(value) if inspect.isclass(value) else f"{type(value).__qualname__}"
-
-
-def _class_text(value: type) -> str:
-    try:
-        return normalised(inspect.getsource(value))
-    except (OSError, TypeError):
-        return f"{value.__module__}.{value.__qualname__}"
-
-
-_MISSING = object()
-
-
-def _references(text: str) -> list[tuple[str, ...]]:
-    """Every dotted name that a function reads, longest chains as written, sorted."""
-    chains: set[tuple[str, ...]] = set()
-    for node in ast.walk(ast.parse(text)):
-        parts: list[str] = []
-        inner: ast.AST = node
-        while isinstance(inner, ast.Attribute):
-            parts.insert(0, inner.attr)
-            inner = inner.value
-        if isinstance(inner, ast.Name):
-            chains.add((inner.id, *parts))
-    return sorted(chains)
-
-
-def normalised(text: str) -> str:
-    """Source text without comments, blank lines, trailing spaces and common indentation."""
-    text = textwrap.dedent(text)
-    lines = text.splitlines()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            row, column = token.start
-            lines[row - 1] = lines[row - 1][:column]
-    kept = _inside_strings(text)
-    return "\n".join(
-        line if number in kept else line.rstrip()
-        for number, line in enumerate(lines, 1)
-        if line.strip() or number in kept
-    )
-
-
-def _inside_strings(text: str) -> set[int]:
-    """Lines that lie inside a multi-line string, whose blanks are part of the value."""
-    inside: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.STRING:
-            inside.update(range(token.start[0], token.end[0]))
-    return inside
+    inner: Iterable[object] = ()
+    if isinstance(value, Mapping):
+        inner = value.values()
+    elif isinstance(value, (list, tuple)):
+        inner = value
+    elif isinstance(value, Constexpr):
+        inner = value.values
+    elif isinstance(value, Tuple):
+        inner = value.items
+    for item in inner:
+        yield from _handed(item)

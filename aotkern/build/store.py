@@ -12,19 +12,23 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from aotkern.bundle import publish
 from aotkern.canonical import dumps, loads
+from aotkern.codeobject.facts import CodeObject, Resources
 from aotkern.digest import Digest
 from aotkern.errors import IntegrityError
+from aotkern.manifest import Launch
 
 MAX_BYTES = 4 << 30
-"""What a store may hold before the entries that were unused for longest are removed."""
+"""What a store may hold before the oldest entries are removed."""
 
 _STALE_SECONDS = 3600.0
+# Entries of another aotkern may lack facts that this one needs, or have others.
+_LAYOUT = ",".join(item.name for kind in (CodeObject, Resources, Launch) for item in fields(kind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +67,14 @@ class Store:
                 return None
             facts = loads(head, "store entry")
             whole = facts["digest"] == str(Digest.of(data)) and facts["content"] == str(content)
+            whole = whole and facts["layout"] == _LAYOUT
         except (IntegrityError, KeyError, TypeError):
             return None
         return Entry(facts, data) if whole else None
 
     def put(self, content: Digest, facts: dict[str, Any], data: bytes) -> None:
         """Keep a compiled variant. What goes wrong is noted in `problem`; the build goes on."""
-        head = dumps({**facts, "content": str(content)}).encode()
+        head = dumps({**facts, "content": str(content), "layout": _LAYOUT}).encode()
         body = head + b"\n" + data
         path = self._path(content)
         try:
@@ -86,8 +91,10 @@ class Store:
             return
         total = sum(stat.st_size for _, stat in files)
         for path, stat in sorted(files, key=lambda pair: pair[1].st_mtime):
-            stale = path.name.endswith(".tmp") and time.time() - stat.st_mtime > _STALE_SECONDS
-            if total <= max_bytes and not stale:
+            # A young temporary file has a writer that is about to rename it.
+            temporary = path.name.endswith(".tmp")
+            stale = time.time() - stat.st_mtime > _STALE_SECONDS
+            if not stale if temporary else total <= max_bytes:
                 continue
             try:
                 os.unlink(path)  # noqa: PTH108 - as quick as it gets, for thousands of files

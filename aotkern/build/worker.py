@@ -21,6 +21,7 @@ from aotkern.canonical import dumps
 from aotkern.digest import Digest
 from aotkern.errors import AotkernError, BuildError, InputError, MissingToolError, Problem, ProblemsError
 from aotkern.spec import VariantKey, expand
+from aotkern.spec.select import selected
 from aotkern.target import Target
 
 
@@ -46,7 +47,9 @@ class Worker:
         parsed = [registry.Source(str(name), Path(path) if path else None) for name, path in sources]
         self.kernels = {kernel.declaration.name: kernel for kernel in registry.load(parsed)}
 
-    def plan(self, targets: list[str], limit: int, environment: Mapping[str, str], memo: str | None) -> dict[str, Any]:
+    def plan(
+        self, targets: list[str], only: list[str], limit: int, environment: Mapping[str, str], memo: str | None
+    ) -> dict[str, Any]:
         """Toolchain, kernels, notes, and for each target its variants with effective options and content digests."""
         tools = toolchain.describe(Path(memo) if memo else None)
         fixed = [dict(environment), tools]
@@ -60,7 +63,8 @@ class Worker:
                 except InputError as error:
                     problems.extend(error.problems)
                     continue
-                for row in self._rows(kernel, keys, fixed):
+                chosen = tuple(key for key in keys if selected(str(key), only))
+                for row in self._rows(kernel, chosen, fixed):
                     (failures if len(row) == 2 else variants).append(row)
         if problems:
             raise InputError(problems)

@@ -20,7 +20,7 @@ def main() -> None:
 
     try:
         # Not click's own way out: it ends in 1 for an interrupt, which would read as findings.
-        code = aotkern(standalone_mode=False)
+        code = aotkern(prog_name="aotkern", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(2)

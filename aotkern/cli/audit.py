@@ -31,6 +31,7 @@ from aotkern.target import Target
 @click.command()
 @common.sources_argument
 @common.targets_option(required=True)
+@common.only_option
 @click.option("--baseline", help="A golden manifest or a bundle to compare with.")
 @click.option("--baseline-ref", help="A git revision: its kernel sources are built too, with the same toolchain.")
 @click.option("--bundle", help="Judge this bundle instead of building today's sources.")
@@ -40,6 +41,7 @@ from aotkern.target import Target
 def identity(
     kernels: tuple[str, ...],
     targets: tuple[str, ...],
+    only: tuple[str, ...],
     baseline: str | None,
     baseline_ref: str | None,
     bundle: str | None,
@@ -49,7 +51,8 @@ def identity(
 ) -> NoReturn:
     """Is the machine code of KERNELS what the baseline's was?
 
-    Passes when every variant of the target is equal byte by byte, or equal in everything that runs. A golden manifest
+    Passes when every variant of the target is equal byte by byte, or equal in everything that runs; with --only, every
+    variant that is meant, and the report says how many the baseline has besides. A golden manifest
     made by another toolchain proves nothing, and the answer is then exit code 2.
     """
     if (baseline is None) == (baseline_ref is None):
@@ -61,16 +64,16 @@ def identity(
     if bundle and baseline and kernels:
         raise InputError.one("KERNELS", "none, with --bundle and --baseline: nothing is built", " ".join(kernels))
     found = () if bundle and baseline else sources.parse(kernels)
-    request = builder.Request(found, parsed, common.environment(), jobs)
+    request = builder.Request(found, parsed, common.environment(), jobs, only)
     started = time.perf_counter()
     with progress.shown("compiling", quiet=as_json) as tell:
         today = [Side.either(Path(bundle))] if bundle else _built(request, "today's sources", tell)
         before = [Side.either(Path(baseline))] if baseline else _built_at(request, str(baseline_ref), tell)
-    compared = [_paired(target, before, today) for target in parsed]
+    compared = [_paired(target, before, today, only) for target in parsed]
     seconds = (time.perf_counter() - started) / len(compared)
     verdict = Verdict.worst([report.verdict for report in compared])
     document = machine.document("audit", verdict, reports=[machine.identity(report) for report in compared])
-    place = kernels[0] if kernels else baseline or bundle or ""
+    place = files.place(kernels, baseline or bundle or "")
     steps = tuple(StepResult.of(identity_audit.AUDIT, report.target, report, seconds, place) for report in compared)
     files.write(reports, GateReport("audit identity", steps))
     closing = f"identity: {verdict}" + (
@@ -99,7 +102,7 @@ def _built_at(request: builder.Request, ref: str, tell: progress.Tell) -> list[S
         return _built(replace(request, sources=tuple(exported)), name, tell)
 
 
-def _paired(target: Target, before: list[Side], today: list[Side]) -> IdentityReport:
+def _paired(target: Target, before: list[Side], today: list[Side], only: tuple[str, ...]) -> IdentityReport:
     old = [side for side in before if side.manifest.target == target]
     new = [side for side in today if side.manifest.target == target]
     if not old or not new:
@@ -107,7 +110,7 @@ def _paired(target: Target, before: list[Side], today: list[Side]) -> IdentityRe
         labels = [(sides[0].label if sides else "nothing") for sides in (before, today)]
         reason = f"nothing was compared: {missing} has no variant for {target}"
         return IdentityReport(str(target), labels[0], labels[1], (), reason)
-    return identity_audit.compare(old[0], new[0])
+    return identity_audit.compare(old[0], new[0], only)
 
 
 @click.command()
@@ -130,7 +133,7 @@ def reproducible(
     with progress.shown("compiling", quiet=as_json) as tell:
         report = reproducible_audit.audit(request, tell)
     seconds = time.perf_counter() - started
-    subject, place = ", ".join(kernels) or "shipped kernels", kernels[0] if kernels else ""
+    subject, place = ", ".join(kernels) or "shipped kernels", files.place(kernels)
     step = StepResult.of(reproducible_audit.AUDIT, subject, report, seconds, place)
     files.write(reports, GateReport("audit reproducible", (step,)))
     closing = f"{text.reproducible(report)}\nreproducible: {report.verdict}"

@@ -20,6 +20,7 @@ from aotkern.target import Target
 @click.command()
 @common.sources_argument
 @common.targets_option(required=False)
+@common.only_option
 @common.jobs_option
 @click.option("--out", "-o", type=click.Path(path_type=Path), default=Path("out"), help="Folder for the bundles.")
 @click.option("--name", help="Name of the bundles; default: that of the first source.")
@@ -44,6 +45,7 @@ from aotkern.target import Target
 def build(
     kernels: tuple[str, ...],
     targets: tuple[str, ...],
+    only: tuple[str, ...],
     jobs: int,
     out: Path,
     name: str | None,
@@ -66,6 +68,7 @@ def build(
         targets=common.parse_targets(targets) or sources.DEFAULT_TARGETS,
         inherited=common.environment(),
         jobs=jobs,
+        only=only,
         seconds=timeout,
         limit=max_variants,
         line_info=line_info,
@@ -78,7 +81,7 @@ def build(
         compilation = builder.compile_targets(request, tell)
     if targets:
         _all_declared(request.targets, compilation)
-    provenance = sources.provenance(found)
+    provenance = {**sources.provenance(found), **({"only": " ".join(only)} if only else {})}
     published = {
         target: builder.publish(result, out, label, provenance) for target, result in compilation.targets.items()
     }

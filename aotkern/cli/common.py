@@ -40,6 +40,12 @@ def jobs_option(function: _Command) -> _Command:
     return click.option("--jobs", "-j", type=click.IntRange(1, 1024), default=count, help=text)(function)
 
 
+def only_option(function: _Command) -> _Command:
+    """`--only`, once for each pattern."""
+    text = "Only variants whose kernel or whole key fits this pattern (* and ?); several add up."
+    return click.option("--only", multiple=True, metavar="PATTERN", help=text)(function)
+
+
 def targets_option(*, required: bool) -> Callable[[_Command], _Command]:
     """`--target`, once for each target."""
     text = "A target such as gfx942, gfx950 or cuda:90; once for each." + (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import sys
 from pathlib import Path
 
@@ -16,8 +18,10 @@ AUDITS = {
     "identity": ("aotkern.cli.audit:identity", "Is the machine code what the baseline's was?"),
     "resources": ("aotkern.cli.audit:resources", "Registers, LDS, scratch, spills and occupancy against bounds."),
     "reproducible": ("aotkern.cli.audit:reproducible", "Does a rebuild give the same bytes?"),
+    "coverage": ("aotkern.cli.coverage:coverage", "Does every call find a prebuilt variant?"),
     "numerics": ("aotkern.cli.numerics:run", "Does the machine code compute the right numbers?"),
     "jit": ("aotkern.cli.jit:jit", "Run a program and count what Triton compiles in it."),
+    "replay": ("aotkern.cli.replay:replay", "What would a served workload compile?"),
 }
 
 
@@ -60,6 +64,9 @@ def audit(
     files.check(reports)
     with progress.shown("compiling", quiet=as_json) as tell:
         report = gate.run(steps, str(policy), gate.Circumstances(common.environment(), jobs, tell))
+    if steps.numerics:
+        with contextlib.suppress(ImportError):  # without numpy that step came to no report
+            importlib.import_module("aotkern.report.numerics")
     files.write(reports, report)
     common.finish(report.verdict, as_json=as_json, document=machine.gate(report), text=text.gate(report))
 

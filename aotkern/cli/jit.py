@@ -7,13 +7,14 @@ import re
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
+from aotkern.audit.coverage.catalogue import Catalogue
 from aotkern.audit.jit import budget as budgets
 from aotkern.audit.jit.events import Log, read
 from aotkern.audit.jit.judge import JitReport, judge
@@ -22,6 +23,7 @@ from aotkern.cli import common
 from aotkern.errors import InputError
 from aotkern.report import jit as text
 from aotkern.report import jit_machine as machine
+from aotkern.report import jit_page
 from aotkern.triton_bridge import child
 from aotkern.triton_bridge.budget import MODES, SERVING, Budget, PhaseBudget
 from aotkern.triton_bridge.gate import PHASES_FILE, Gate
@@ -31,6 +33,7 @@ FORMS: Mapping[str, Callable[[JitReport], str]] = {
     "text": text.summary,
     "json": lambda report: json.dumps(machine.json_document(report), indent=2, ensure_ascii=False) + "\n",
     "markdown": text.markdown,
+    "html": jit_page.render,
     "junit": machine.junit,
     "prometheus": machine.prometheus,
 }
@@ -74,16 +77,16 @@ def jit(
     )
     budget = _budget(budget_file, mode, has_ready=ready != Ready())
     outputs = _outputs(reports)
-    known = _known(bundles)
+    catalogues = [Catalogue.of_manifest(path, Side.either(Path(path)).manifest) for path in bundles]
     with ExitStack() as stack:
         folder = Path(events or stack.enter_context(tempfile.TemporaryDirectory(prefix="aotkern-jit-")))
         if command:
-            obstacle = _watch(command, folder, Gate(budget, known=known), ready, divert=as_json)
+            obstacle = _watch(command, folder, Gate(budget, known=_known(catalogues)), ready, divert=as_json)
         elif events:
             obstacle = "" if folder.is_dir() else f"no such folder: {folder}"
         else:
             raise InputError.one("COMMAND", "a command to run, or --events with a folder to report on", "neither")
-        report = judge(_log(folder), budget, obstacle)
+        report = judge(read_log(folder), budget, obstacle, catalogues)
     for form, path in outputs:
         path.write_text(FORMS[form](report), "utf-8")
     common.finish(report.verdict, as_json=as_json, document=machine.json_document(report), text=text.summary(report))
@@ -109,15 +112,16 @@ def _watch(command: tuple[str, ...], folder: Path, gate: Gate, ready: Ready, *, 
     return obstacle or (f"the program ended with status {status}" if status else "")
 
 
-def _known(bundles: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+def _known(catalogues: Sequence[Catalogue]) -> dict[str, tuple[str, ...]]:
     known: dict[str, list[str]] = {}
-    for path in bundles:
-        for variant in Side.either(Path(path)).manifest.variants:
-            known.setdefault(variant.kernel, []).append(variant.text)
+    for catalogue in catalogues:
+        for kernel, table in catalogue.tables.items():
+            known.setdefault(kernel, []).extend(str(variant.key) for variant in table.variants)
     return {kernel: tuple(keys) for kernel, keys in known.items()}
 
 
-def _log(folder: Path) -> Log:
+def read_log(folder: Path) -> Log:
+    """Everything that a watched program left in its folder of events."""
     files = sorted(path for path in folder.glob("*.jsonl") if path.name != PHASES_FILE)
     return read(path.read_bytes().decode("utf-8", "replace").splitlines() for path in files)
 

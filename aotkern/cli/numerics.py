@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import NoReturn
 
@@ -9,8 +10,10 @@ import click
 
 from aotkern.audit import cases, numerics
 from aotkern.audit.executors import Emulated, OnGpu
+from aotkern.audit.gate import GateReport, StepResult
 from aotkern.audit.sides import Side
 from aotkern.cli import common
+from aotkern.cli import reports as files
 from aotkern.errors import InputError
 from aotkern.report.numerics import machine, text
 from aotkern.target import Backend
@@ -36,14 +39,25 @@ SHIPPED_CASES = "aotkern_kernels.cases"
     show_default=True,
     help="Most variants of one kernel; the rest is counted in the report.",
 )
+@common.reports_option
 @common.json_option
-def run(bundle: Path, source: str, on: str | None, seed: int, most: int, as_json: bool) -> NoReturn:
+def run(
+    bundle: Path,
+    source: str,
+    on: str | None,
+    seed: int,
+    most: int,
+    reports: tuple[Path, ...],
+    as_json: bool,
+) -> NoReturn:
     """Does the machine code of BUNDLE compute the right numbers?
 
     Each kernel's binaries are launched on small inputs, through the loader's own dispatch and packing, and compared
     with a reference. AMD code is executed by an emulator, which models neither timing nor hazards: what is shown is
     that the code is right, not that a chip ran it.
     """
+    files.check(reports)
+    started = time.perf_counter()
     side = Side.bundle(bundle)
     target = side.manifest.target
     on = on or ("emulator" if target.backend is Backend.HIP else "cuda")
@@ -51,4 +65,6 @@ def run(bundle: Path, source: str, on: str | None, seed: int, most: int, as_json
         raise InputError.one("--on", "emulator for AMD code, cuda for NVIDIA code", f"{on} for {target}")
     executor = Emulated(bundle, target.arch) if on == "emulator" else OnGpu(bundle)
     report = numerics.audit(side.manifest, cases.load(source), executor, seed=seed, most=most)
+    step = StepResult.of(numerics.AUDIT, str(bundle), report, time.perf_counter() - started, str(bundle))
+    files.write(reports, GateReport("audit numerics", (step,)))
     common.finish(report.verdict, as_json=as_json, document=machine(report), text=text(report))

@@ -20,6 +20,11 @@ def check(paths: Sequence[Path]) -> None:
         formats.of(path)
 
 
+def place(kernels: Sequence[str], otherwise: str = "") -> str:
+    """The file in which findings are shown: the kernel source where it is one file, or what stands in for it."""
+    return kernels[0] if len(kernels) == 1 and kernels[0].endswith(".py") else otherwise
+
+
 def write(paths: Sequence[Path], report: GateReport) -> None:
     """Write the reports of a gate, or of a single audit put in the form of one.
 

@@ -48,7 +48,7 @@ def stored(config: Path, registry: str) -> Credentials | None:
         helper = value.get("credHelpers", {}).get(registry) or value.get("credsStore")
         entry = value.get("auths", {}).get(registry) or {}
         if "auth" in entry:
-            user, _, password = base64.b64decode(entry["auth"]).decode().partition(":")
+            user, password = base64.b64decode(entry["auth"], validate=True).decode().split(":", 1)
             return Credentials(user, password)
     except FileNotFoundError:
         return None
@@ -99,7 +99,7 @@ class Login:
         if scheme.lower() == "basic" and self._credentials and before is None:
             self._header = self._basic(self._credentials)
         elif scheme.lower() == "bearer":
-            self._header = f"Bearer {self._token(requests.utils.parse_dict_header(rest), where)}"
+            self._header = f"Bearer {self._token(requests.utils.parse_dict_header(rest), where)}"  # type: ignore[no-untyped-call]
         return self._header is not None and self._header != before
 
     @staticmethod

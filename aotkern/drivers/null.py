@@ -15,6 +15,8 @@ from aotkern.target import Backend, Target
 
 DEFAULT_TARGETS = ("gfx942", "gfx950", "cuda:90")
 """One device of each of these is there unless others are asked for."""
+UNITS = {"gfx942": 304, "gfx950": 256, "90": 132}
+"""Compute units of the usual part of an architecture (MI300X, MI355X, H100 and H200); 1 for any other."""
 _FIRST_HANDLE = 0x1000
 _FIRST_ADDRESS = 0x7000_0000_0000
 _PAGE = 0x1000
@@ -55,7 +57,7 @@ class NullDriver:
                 name="no hardware",
                 arch=str(target).partition(":")[2],
                 target=target,
-                units=1,
+                units=UNITS.get(target.arch, 1),
                 shared_bytes=target.limits.lds_bytes,
                 max_grid=(2**31 - 1, 65_535, 65_535),
                 max_threads_x=2**32 - 1 if target.backend is Backend.HIP else 2**42,

@@ -360,6 +360,9 @@ def _buffer_atomic(atomic: Atomic) -> Bind:
     return bind
 
 
+_TO_LDS = ("ubyte", "sbyte", "ushort", "sshort", "dword", "dwordx3", "dwordx4")
+
+
 def _all() -> dict[str, Bind]:
     table: dict[str, Bind] = {}
     for name, transfer in TRANSFERS.items():
@@ -367,7 +370,8 @@ def _all() -> dict[str, Bind]:
         table[f"flat_load_{name}"] = _global_load(transfer, flat=True)
         table[f"scratch_load_{name}"] = _scratch_load(transfer)
         table[f"buffer_load_{name}"] = _buffer_load(transfer)
-        table[f"global_load_lds_{name}"] = _global_to_lds(transfer)
+        if name in _TO_LDS:
+            table[f"global_load_lds_{name}"] = _global_to_lds(transfer)
     for name, transfer in STORES.items():
         table[f"global_store_{name}"] = _global_store(transfer, flat=False)
         table[f"flat_store_{name}"] = _global_store(transfer, flat=True)

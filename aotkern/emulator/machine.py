@@ -160,7 +160,7 @@ def _given(buffer: Buffer) -> Region:
 
 def _order(grid: tuple[int, int, int], order: WaveOrder, seed: int) -> npt.NDArray[np.int64]:
     """The ids of all workgroups, `(n, 3)`, x fastest, in the order in which they run."""
-    ids = np.indices(grid[::-1]).reshape(3, -1)[::-1].T
+    ids: npt.NDArray[np.int64] = np.indices(grid[::-1]).reshape(3, -1)[::-1].T
     if order == "reverse":
         return ids[::-1]
     return np.random.default_rng(seed).permutation(ids) if order == "random" else ids

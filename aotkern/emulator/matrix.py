@@ -7,7 +7,6 @@ intermediate rounding are not modelled. Every lane takes part, whatever EXEC say
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -106,6 +105,13 @@ def as_matrix(values: Array, shape: Shape) -> Array:
     return np.asarray(apart.transpose(1, 3, 2, 0).reshape(count, shape.rows, shape.depth))
 
 
+def as_split_matrix(values: Array, shape: Shape) -> Array:
+    """The same for 8-bit values of `f8f6f4`: each half of a lane's values lies in its own half of K."""
+    count = values.shape[1]
+    apart = values.reshape(2, shape.per_lane // 2, count, shape.slices, shape.rows)
+    return np.asarray(apart.transpose(2, 4, 0, 3, 1).reshape(count, shape.rows, shape.depth))
+
+
 def result_rows(rows: int) -> Array:
     """Row of each result: `(registers, 64)` for a 16- or 32-sided tile of 32-bit values."""
     register, lane = np.arange(rows * rows // LANES)[:, None], np.arange(LANES)[None]
@@ -192,10 +198,9 @@ def _small_format_mfma(shape: Shape, *, scaled: bool) -> Bind:
             found = _registers(operands, text)
             if (found.stop - found.start) * 32 != shape.per_lane * _SIZES[name]:
                 raise OperandError(f"{text} does not hold {shape.per_lane} values of {name}")
-        if not scaled:
-            return _bound(shape, instruction, operands, unpack[0], unpack[1], integer=False)
-        factors = _scales(instruction, operands, shape)
-        return _bound_scaled(shape, instruction, operands, unpack, factors)
+        layouts = tuple(as_split_matrix if _SIZES[name] == 8 else as_matrix for name in names)
+        factors = _scales(instruction, operands, shape) if scaled else ()
+        return _bound_small(shape, instruction, operands, tuple(zip(unpack, layouts, strict=True)), factors)
 
     return bind
 
@@ -217,11 +222,11 @@ def _scales(instruction: Instruction, operands: Operands, shape: Shape) -> tuple
     return tuple(made)
 
 
-def _bound_scaled(
+def _bound_small(
     shape: Shape,
     instruction: Instruction,
     operands: Operands,
-    unpack: tuple[Unpack, ...],
+    sources: tuple[tuple[Unpack, Callable[[Array, Shape], Array]], ...],
     factors: tuple[Callable[[Waves], Array], ...],
 ) -> Step:
     target, a, b = (_registers(operands, text) for text in instruction.operands[:3])
@@ -229,8 +234,10 @@ def _bound_scaled(
     store = _store(shape, target, integer=False)
 
     def step(w: Waves) -> None:
-        first = as_matrix(unpack[0](w.vector[a]), shape) * factors[0](w)
-        second = as_matrix(unpack[1](w.vector[b]), shape) * factors[1](w)
+        given = zip(sources, (a, b), strict=True)
+        first, second = (layout(unpack(w.vector[where]), shape) for (unpack, layout), where in given)
+        if factors:
+            first, second = first * factors[0](w), second * factors[1](w)
         store(w, np.matmul(first, second.transpose(0, 2, 1)) + addend(w))
 
     return step
@@ -264,7 +271,6 @@ def double(instruction: Instruction, operands: Operands) -> Step:
 def _all() -> dict[str, Bind]:
     shapes = {
         "bf16": ((16, 16), (32, 8), (16, 32), (32, 16)),
-        "bf16_1k": ((16, 16), (32, 8)),
         "f16": ((16, 16), (32, 8), (16, 32), (32, 16)),
         "f32": ((16, 4), (32, 2)),
         "xf32": ((16, 8), (32, 4)),
@@ -273,8 +279,7 @@ def _all() -> dict[str, Bind]:
     for name, all_shapes in shapes.items():
         for rows, depth in all_shapes:
             shape = Shape(rows, depth)
-            value = re.sub("_1k$", "", name)
-            table[f"v_mfma_f32_{rows}x{rows}x{depth}_{name}"] = _mfma(shape, value, value)
+            table[f"v_mfma_f32_{rows}x{rows}x{depth}_{name}"] = _mfma(shape, name, name)
     for rows, depth in ((16, 32), (32, 16)):
         for left in ("fp8", "bf8"):
             for right in ("fp8", "bf8"):

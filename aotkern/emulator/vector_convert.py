@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from aotkern.emulator.disassembler import Instruction
-from aotkern.emulator.formats import FNUZ_BF8, FNUZ_FP8, OCP_BF8, OCP_FP8, Format, bf16_bits, bf16_values
+from aotkern.emulator.formats import FNUZ_BF8, FNUZ_FP8, FP4, OCP_BF8, OCP_FP8, Format, bf16_bits, bf16_values
 from aotkern.emulator.operands import Kind, OperandError, Operands
 from aotkern.emulator.valu import Alu, Bind, Step, bind_alu, pure, source
 from aotkern.emulator.waves import Array, Waves
@@ -146,16 +146,41 @@ def _scaled_from_small(name: str, result: str) -> Bind:
         def step(w: Waves) -> None:
             bits, factor = codes(w) >> shift, _scale(scale(w))
             low, high = ((table[(bits >> U32(at)) & U32(0xFF)] * factor).astype(F32) for at in (0, 8))
-            if result == "f32":
-                w.write(target, low.view(U32))
-                w.write(target + 1, high.view(U32))
-                return
-            encode = bf16_bits if result == "bf16" else lambda value: _f16_code(value.astype(F16))
-            w.write(target, encode(low) | (encode(high) << U32(16)))
+            _deliver_pair(w, target, low, high, result)
 
         return step
 
     return bind
+
+
+def _scaled_from_fp4(result: str) -> Bind:
+    """`v_cvt_scalef32_pk_{f32,f16,bf16}_fp4`: the two codes of the byte that `op_sel` names, times the scale."""
+
+    def bind(instruction: Instruction, operands: Operands) -> Step:
+        table = FP4.values()
+        target = operands.vector(instruction.operands[0], 2 if result == "f32" else 1)
+        codes, scale = (operands.fetch(text, "u32") for text in instruction.operands[1:3])
+        low_bit, high_bit, *_ = instruction.bits("op_sel", (0, 0))
+        shift = U32(8 * (low_bit + 2 * high_bit))
+
+        def step(w: Waves) -> None:
+            bits, factor = codes(w) >> shift, _scale(scale(w))
+            low, high = ((table[(bits >> U32(at)) & U32(15)] * factor).astype(F32) for at in (0, 4))
+            _deliver_pair(w, target, low, high, result)
+
+        return step
+
+    return bind
+
+
+def _deliver_pair(w: Waves, target: int, low: Array, high: Array, result: str) -> None:
+    """Two f32 as two registers, or as the halves of one."""
+    if result == "f32":
+        w.write(target, low.view(U32))
+        w.write(target + 1, high.view(U32))
+        return
+    encode = bf16_bits if result == "bf16" else lambda value: _f16_code(value.astype(F16))
+    w.write(target, encode(low) | (encode(high) << U32(16)))
 
 
 def _scaled_to_small(name: str) -> Bind:
@@ -220,6 +245,7 @@ CONVERT: dict[str, Bind] = {
     "v_cvt_pk_bf8_f32": _to_small("bf8"),
     "v_cvt_scalef32_pk_fp8_f32": _scaled_to_small("fp8"),
     "v_cvt_scalef32_pk_bf8_f32": _scaled_to_small("bf8"),
+    **{f"v_cvt_scalef32_pk_{result}_fp4": _scaled_from_fp4(result) for result in ("f32", "f16", "bf16")},
     **{
         f"v_cvt_scalef32_pk_{result}_{name}": _scaled_from_small(name, result)
         for name in ("fp8", "bf8")

@@ -145,8 +145,8 @@ def scaled_for_division(
         low_quotient,
         _exponent(numerator) <= small,
     )
-    one_up = np.where(is_denominator, up, value)
-    results = (np.full_like(up, np.nan), one_up, up, one_up, down, np.where(value == numerator, up, value), up)
+    alone_up, alone_down = (np.where(is_denominator, moved, value) for moved in (up, down))
+    results = (np.full_like(up, np.nan), alone_up, up, alone_down, down, np.where(value == numerator, up, value), up)
     flags = (False, True, False, True, False, True, False)
     return np.select(cases, results, value), np.select(cases, flags, default=False)
 
@@ -224,23 +224,30 @@ def _fma(kind: Kind, function: Callable[[Array, Array, Array], Array]) -> Alu:
 
 def _ufunc_family(suffix: Kind) -> dict[str, Bind]:
     """What f16, f32 and f64 have in common and numpy computes directly."""
-    one, two, three = (suffix,), (suffix,) * 2, (suffix,) * 3
+    one, two = (suffix,), (suffix,) * 2
     return {
         f"v_add_{suffix}": Alu(suffix, two, np.add),
-        f"v_sub_{suffix}": Alu(suffix, two, np.subtract),
-        f"v_subrev_{suffix}": Alu(suffix, two, np.subtract, order=(1, 0)),
         f"v_mul_{suffix}": Alu(suffix, two, np.multiply),
         f"v_min_{suffix}": Alu(suffix, two, np.fmin),
         f"v_max_{suffix}": Alu(suffix, two, np.fmax),
-        f"v_min3_{suffix}": Alu(suffix, three, pure(lambda a, b, c: np.fmin(np.fmin(a, b), c))),
-        f"v_max3_{suffix}": Alu(suffix, three, pure(lambda a, b, c: np.fmax(np.fmax(a, b), c))),
-        f"v_med3_{suffix}": Alu(suffix, three, pure(middle)),
         f"v_floor_{suffix}": Alu(suffix, one, np.floor),
         f"v_ceil_{suffix}": Alu(suffix, one, np.ceil),
         f"v_trunc_{suffix}": Alu(suffix, one, np.trunc),
         f"v_rndne_{suffix}": Alu(suffix, one, np.rint),
         f"v_fract_{suffix}": Alu(suffix, one, pure(fraction)),
         f"v_frexp_mant_{suffix}": Alu(suffix, one, pure(_mantissa)),
+    }
+
+
+def _narrow_family(suffix: Kind) -> dict[str, Bind]:
+    """What f16 and f32 have and f64 has not."""
+    two, three = (suffix,) * 2, (suffix,) * 3
+    return {
+        f"v_sub_{suffix}": Alu(suffix, two, np.subtract),
+        f"v_subrev_{suffix}": Alu(suffix, two, np.subtract, order=(1, 0)),
+        f"v_min3_{suffix}": Alu(suffix, three, pure(lambda a, b, c: np.fmin(np.fmin(a, b), c))),
+        f"v_max3_{suffix}": Alu(suffix, three, pure(lambda a, b, c: np.fmax(np.fmax(a, b), c))),
+        f"v_med3_{suffix}": Alu(suffix, three, pure(middle)),
     }
 
 
@@ -252,8 +259,9 @@ FLOAT: dict[str, Bind] = {
     **_ufunc_family("f32"),
     **_ufunc_family("f64"),
     **_ufunc_family("f16"),
+    **_narrow_family("f32"),
+    **_narrow_family("f16"),
     "v_fma_f32": _fma("f32", fused),
-    "v_mad_f32": _fma("f32", lambda a, b, c: np.asarray(a * b + c)),
     "v_fmac_f32": Alu("f32", ("f32", "f32"), pure(fused), reads_result=True),
     "v_fmaak_f32": _fma("f32", fused),
     "v_fmamk_f32": _fma("f32", fused),

@@ -157,12 +157,12 @@ def permute(instruction: Instruction, operands: Operands) -> Step:
 
 
 def swizzle(instruction: Instruction, operands: Operands) -> Step:
-    """`ds_swizzle_b32` with a numeric pattern: quads permuted, or and/or/xor masks on the lane within 32."""
+    """`ds_swizzle_b32`: quads permuted, or and/or/xor masks on the lane within 32.
+
+    The decoder spells the pattern in many ways, so it is taken from the encoding, whose first 16 bits it is.
+    """
     target, register = (operands.vector(text) for text in instruction.operands[:2])
-    text = instruction.modifier("offset") or ""
-    if not text.replace("0x", "").isalnum():
-        raise OperandError(f"unknown swizzle pattern {text!r}")
-    pattern = int(text, 0)
+    pattern = int.from_bytes(instruction.code[:2], "little")
     lane = np.arange(LANES)
     if pattern & 0x8000:
         chosen = (pattern >> (2 * (lane & 3))) & 3

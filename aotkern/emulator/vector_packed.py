@@ -68,12 +68,9 @@ def _packed_f32(operation: Operation) -> Bind:
 
 
 def _move_pair(instruction: Instruction, operands: Operands) -> Step:
-    """`v_pk_mov_b32`: the lower result is a half of the first source, the upper one a half of the second.
-
-    Both halves are named by `op_sel`, one entry a source: a plain copy of a pair reads `op_sel:[0,1]`.
-    """
+    """`v_pk_mov_b32`: a half of the first source, then a half of the second; `op_sel` chooses both."""
     target = operands.vector(instruction.operands[0], 2)
-    select = _halves(instruction, 2)[0]
+    select, *_ = _halves(instruction, 2)
     low = _pair_half(operands, instruction.operands[1], select[0], negate=False)
     high = _pair_half(operands, instruction.operands[2], select[1], negate=False)
 

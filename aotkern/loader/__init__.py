@@ -11,7 +11,9 @@
     modules     code objects on devices; what is loaded stays loaded
     streams     in which stream a launch goes
     observe     counters and launch hooks
+    scratch     scratch memory of a launch
     native      the C extension, where it is built
+    doctor      what a machine can run, and why not
 
 Nothing here writes a file, imports Triton or torch, or opens a socket.
 """

@@ -8,15 +8,19 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aotkern.bundle import Bundle
 from aotkern.drivers import Device, Driver, open_driver
-from aotkern.errors import DriverError, InputError, IntegrityError, MissingToolError, TargetError
+from aotkern.errors import DriverError, InputError, IntegrityError, MissingToolError, TargetError, TrustError
 from aotkern.loader.discovery import Found, find
 from aotkern.loader.loaded import Launcher, LoadedBundle, OnMiss
 from aotkern.loader.observe import HOOKS, Hooks
 from aotkern.settings import Settings
 from aotkern.target import Target
+
+if TYPE_CHECKING:
+    from aotkern.trust import Trust
 
 _log = logging.getLogger("aotkern")
 _opening = threading.Lock()
@@ -60,6 +64,7 @@ def load(
     on_miss: OnMiss = "error",
     fallback: Launcher | None = None,
     hooks: Hooks = HOOKS,
+    trust: Trust | Path | str | None = None,
 ) -> LoadedBundle:
     """Open the bundle that fits this machine: every byte is verified, and nothing is loaded onto a device yet.
 
@@ -72,9 +77,11 @@ def load(
             `fallback` serve it, and a function is called with the `MissedCall` and its result is returned.
         fallback: What serves a missed call, when `on_miss` is "warn".
         hooks: Launch and load hooks; by default those of the process, `HOOKS`.
+        trust: A trust file, or one that was read: only a bundle that those named there vouch for is used.
 
     Raises:
         InputError: There is no such bundle, device or driver.
+        TrustError: Nobody who is trusted for it vouches for the only bundle there is.
         IntegrityError: The only bundle there is is damaged.
         TargetError: None of the bundles fits; it lists each with its reason.
         MissingToolError: The only bundle there is needs a driver that this machine does not have.
@@ -86,7 +93,7 @@ def load(
         _log.warning("%s: no bundle found", name)
         raise InputError.one(str(name), "the name of a bundle, an entry point, or a package with bundles", "none found")
     tried: list[tuple[str, str]] = []
-    for fit in fits(found, driver, device):
+    for fit in fits(found, driver, device, trust=_trust(trust)):
         if not fit.reason and fit.bundle is not None and fit.driver is not None:
             index = None if device is None else fit.devices[0].index
             loaded = LoadedBundle(fit.bundle, fit.driver, index, on_miss, fallback, hooks)
@@ -101,8 +108,21 @@ def load(
     raise TargetError(wanted, tried)
 
 
+def _trust(trust: Trust | Path | str | None) -> Trust | None:
+    if not isinstance(trust, (str, Path)):
+        return trust
+    from aotkern.trust import trustfile  # noqa: PLC0415 - only for those who ask for signatures
+
+    return trustfile.Trust.read(Path(trust))
+
+
 def fits(
-    found: tuple[Found, ...], driver: str | Driver | None, device: int | str | None, *, raises: bool = True
+    found: tuple[Found, ...],
+    driver: str | Driver | None,
+    device: int | str | None,
+    *,
+    raises: bool = True,
+    trust: Trust | None = None,
 ) -> Iterator[Fit]:
     """What becomes of each bundle, in turn.
 
@@ -111,15 +131,16 @@ def fits(
         driver: As for `load`.
         device: As for `load`.
         raises: Whether a single bundle that cannot be opened, or has no driver, raises its own error.
+        trust: Whose word is asked for.
     """
     for item in found:
         bundle = None
         try:
-            bundle = item.open()
+            bundle = item.open(trust)
             name = str(bundle.manifest.target.backend) if driver is None else driver
             chosen = shared_driver(name) if isinstance(name, str) else name
             devices, reason = _fitting(bundle.manifest.target, chosen, device)
-        except (IntegrityError, DriverError, MissingToolError) as error:
+        except (IntegrityError, TrustError, DriverError, MissingToolError) as error:
             if len(found) == 1 and raises:
                 raise
             yield Fit(item.where, bundle, None, (), str(error) if bundle else f"refused: {error}")

@@ -15,14 +15,20 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from aotkern.bundle import SUFFIX, Bundle
 from aotkern.errors import InputError
 
+if TYPE_CHECKING:
+    from aotkern.trust import Trust
+
 GROUP = "aotkern.bundles"
 """The group of the entry points."""
+
+_SIGNATURE = ".sig"
 
 
 class Readable(Protocol):
@@ -37,23 +43,48 @@ class Found:
     """A bundle that was found, not yet opened.
 
     Attributes:
-        where: What to call it.
+        where: What to call it; the last part is its file name.
         source: What its bytes are read from.
+        signature: The same for the signature file beside it, where there is one.
     """
 
     where: str
     source: Readable
+    signature: Readable | None = None
 
-    def open(self) -> Bundle:
+    @classmethod
+    def at(cls, path: Path) -> Found:
+        """A bundle in the file system."""
+        beside = path.with_name(path.name + _SIGNATURE)
+        return cls(str(path), path, beside if beside.is_file() else None)
+
+    def open(self, trust: Trust | None = None) -> Bundle:
         """Read and verify it.
+
+        Args:
+            trust: Whose word is asked for before it is used; None asks nobody.
 
         Raises:
             InputError: It cannot be read.
+            TrustError: Nobody who is trusted for it vouches for it.
             IntegrityError: It is damaged, or no bundle.
         """
+        if trust is not None:
+            return self._vouched(trust)
         if isinstance(self.source, Path):
             return Bundle.open(self.source)
         return Bundle.decode(self.source.read_bytes(), self.where)
+
+    def _vouched(self, trust: Trust) -> Bundle:
+        from aotkern.trust import require  # noqa: PLC0415 - only for those who ask for signatures
+
+        try:
+            data = self.source.read_bytes()
+            signatures = self.signature.read_bytes() if self.signature else None
+        except OSError as error:
+            raise InputError.one(self.where, "a bundle that can be read", error.strerror or str(error)) from error
+        name = self.where.replace("\\", "/").rpartition("/")[2]
+        return require(data, name, signatures, trust, datetime.now(timezone.utc)).bundle
 
 
 def find(name: str | Path, folders: tuple[Path, ...]) -> tuple[Found, ...]:
@@ -69,7 +100,7 @@ def find(name: str | Path, folders: tuple[Path, ...]) -> tuple[Found, ...]:
     if path.suffix == SUFFIX or path.is_dir() or len(path.parts) > 1:
         if not path.exists():
             raise InputError.one(str(name), "a bundle, or a folder with bundles", "nothing there")
-        return tuple(_inside(path, "*")) if path.is_dir() else (Found(str(path), path),)
+        return tuple(_inside(path, "*")) if path.is_dir() else (Found.at(path),)
     text = str(name)
     places: tuple[Iterator[Found], ...] = (
         (found for folder in folders for found in _inside(folder, text)),
@@ -94,7 +125,7 @@ def known(folders: tuple[Path, ...]) -> tuple[Found, ...]:
 def _inside(folder: Path, name: str) -> Iterator[Found]:
     if folder.is_dir():
         for path in sorted(folder.glob(f"{name}{SUFFIX}" if name == "*" else f"{name}.*{SUFFIX}")):
-            yield Found(str(path), path)
+            yield Found.at(path)
 
 
 def _entry_points(name: str) -> Iterator[Found]:
@@ -122,4 +153,5 @@ def _resources(package: str, name: str) -> Iterator[Found]:
     entries = sorted((item for item in root.iterdir() if item.name.endswith(SUFFIX)), key=lambda item: item.name)
     named = [item for item in entries if item.name.startswith(f"{name}.")]
     for item in named or entries:
-        yield Found(f"{package}/{item.name}", item)
+        beside = root.joinpath(item.name + _SIGNATURE)
+        yield Found(f"{package}/{item.name}", item, beside if beside.is_file() else None)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import singledispatch
 from typing import Any
 
+from aotkern.audit import identity
 from aotkern.audit.contents import ContentsReport
 from aotkern.audit.gate import GateReport, StepResult
 from aotkern.audit.identity import Comparison, IdentityReport
@@ -32,9 +33,6 @@ from aotkern.report.page import (
     VariantRow,
 )
 from aotkern.report.text import amount
-
-_CONTEXT = 3
-"""Equal instructions that are shown around each difference."""
 
 _SLOWEST = 20
 """Variants in the list of compile times."""
@@ -112,6 +110,12 @@ def _counted(tones: Sequence[Tone]) -> Cell:
     return Cell(", ".join(parts), max(tones, key=lambda tone: tone.rank))
 
 
+_ONE_SIDED = {
+    identity.State.MISSING: {"only": "the baseline has this variant"},
+    identity.State.NEW: {"only": "the candidate has this variant"},
+}
+
+
 @contribution.register
 def _of_identity(report: IdentityReport) -> Contribution:
     # Without a common toolchain the comparison proves nothing, whatever came out equal.
@@ -124,7 +128,9 @@ def _of_identity(report: IdentityReport) -> Contribution:
         tuple((str(state), str(number)) for state, number in report.counts.items()),
         frozenset({1}),
     )
-    different = [(state, c.key, c.details) for c, state in pairs if not c.state.passes]
+    different = [
+        (state, c.key, {**c.details, **_ONE_SIDED.get(c.state, {})}) for c, state in pairs if not c.state.passes
+    ]
     return Contribution((counts, *_differences(different)), rows)
 
 
@@ -219,26 +225,9 @@ def _difference(state: State, details: Mapping[str, Any]) -> Difference:
             deltas += [Delta(group, name, _text(pair[0]), _text(pair[1])) for name, pair in value.items()]
         elif group not in ("sections", "instructions"):
             notes.append(f"{group.replace('_', ' ')}: {value}")
-    lines = tuple(_folded(details.get("instructions", ())))
+    lines = tuple(Line(before or "", after or "") for before, after in details.get("instructions", ()))
     return Difference(state, (), tuple(details.get("sections", ())), tuple(deltas), tuple(notes), lines)
 
 
 def _text(value: object) -> str:
     return "absent" if value is None else str(value)
-
-
-def _folded(pairs: Sequence[Sequence[str | None]]) -> Iterator[Line]:
-    """A diff with runs of equal lines left out, but for a few around each difference."""
-    lines = [Line(before or "", after or "") for before, after in pairs]
-    near = {at + shift for at, line in enumerate(lines) if line.changed for shift in range(-_CONTEXT, _CONTEXT + 1)}
-    skipped = 0
-    for at, line in enumerate(lines):
-        if at not in near:
-            skipped += 1
-            continue
-        if skipped:
-            yield Line("", "", skipped)
-            skipped = 0
-        yield line
-    if skipped:
-        yield Line("", "", skipped)

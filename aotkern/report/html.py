@@ -12,10 +12,7 @@ import hashlib
 from aotkern.audit.gate import GateReport
 from aotkern.errors import MissingToolError
 from aotkern.report import contributions
-from aotkern.report.page import Page, Tone
-
-SYMBOLS = {Tone.GOOD: "✓", Tone.NOTICE: "△", Tone.BAD: "✗", Tone.UNKNOWN: "?"}
-"""A sign for each tone, so that no meaning hangs on a colour."""
+from aotkern.report.page import Page
 
 
 def render(report: GateReport) -> str:
@@ -38,7 +35,7 @@ def render_page(page: Page) -> str:
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     style, script = (loader.get_source(environment, name)[0] for name in ("page.css", "page.js"))
-    environment.globals.update(symbol=SYMBOLS.__getitem__, percent=_percent, number_names=_number_names(page))
+    environment.globals.update(percent=_percent, number_names=_number_names(page))
     policy = f"default-src 'none'; style-src '{_source(style)}'; script-src '{_source(script)}'; base-uri 'none'"
     return environment.get_template("page.html.j2").render(page=page, style=style, script=script, policy=policy)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from aotkern.audit.findings import Verdict
 from aotkern.audit.jit.judge import JitReport, KernelRow, TuningRow
 from aotkern.report.text import counted, table
 from aotkern.triton_bridge.watch import NEVER_WATCHED
@@ -23,7 +24,9 @@ def summary(report: JitReport) -> str:
     if len(shown) > room:
         lines.append(f"... and {counted(len(shown) - room, 'more row')}; --json lists all")
     if report.obstacle:
-        lines += _clipped([f"could not tell: {report.obstacle}"])
+        # What was found outweighs what stood in the way.
+        label = "note" if report.verdict is Verdict.FINDINGS else "could not tell"
+        lines += _clipped([f"{label}: {report.obstacle}"])
     lines.append(f"jit: {report.verdict}")
     return "\n".join(lines)
 
@@ -70,7 +73,7 @@ def _line(row: KernelRow | TuningRow) -> str:
     if isinstance(row, TuningRow):
         return f"{mark}{row.phase}: {row.kernel}, {row.seconds:.2f} s{many}: {row.message}"
     what = counted(row.count, "compile") + many
-    reasons = "; ".join(cause.message for cause in row.causes)
+    reasons = "; ".join([cause.message for cause in row.causes] + ([row.prebuilt] if row.prebuilt else []))
     return f"{mark}{row.phase}: {row.kernel}, {what}, {row.seconds:.2f} s: {reasons}"
 
 
@@ -93,12 +96,12 @@ def markdown(report: JitReport) -> str:
         )
         cells = (row.phase, row.kernel, *cells)
         lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
-    for kernel in (row for row in report.rows if row.excess):
+    for kernel in (row for row in report.rows if row.excess or row.prebuilt):
         advice = dict.fromkeys(cause.advice for cause in kernel.causes if cause.advice)
         lines += [
             "",
-            f"**{kernel.kernel}** in phase {kernel.phase}: {kernel.excess}.",
-            *(f"- {text}" for text in advice),
+            f"**{kernel.kernel}** in phase {kernel.phase}: {kernel.excess or 'within the budget'}.",
+            *(f"- {text}" for text in (kernel.prebuilt, *advice) if text),
         ]
         if kernel.declaration:
             lines += ["", "To build these variants, declare:", "", "```python", kernel.declaration, "```"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from aotkern.audit.jit.causes import Explained
 from aotkern.audit.jit.judge import JitReport, KernelRow, TuningRow
-from aotkern.report.machine import JSON, document, findings
+from aotkern.report.machine import JSON, audited, document, findings
 from aotkern.triton_bridge.watch import NEVER_WATCHED
 
 
@@ -76,6 +76,7 @@ def _event(explained: Explained) -> JSON:
         "stack": list(compile_.stack),
         "again": explained.again,
         "nearest": explained.nearest,
+        "prebuilt": explained.prebuilt or None,
         "differences": [
             {"name": d.name, "aspect": str(d.aspect), "before": d.before, "after": d.after}
             for d in explained.differences
@@ -171,3 +172,6 @@ def _labels(labels: Mapping[str, str]) -> str:
         name: text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n") for name, text in labels.items()
     }
     return "{" + ",".join(f'{name}="{text}"' for name, text in escaped.items()) + "}"
+
+
+audited.register(JitReport, json_document)

@@ -73,6 +73,7 @@ def identity(report: IdentityReport) -> JSON:
         baseline=report.baseline,
         candidate=report.candidate,
         obstacle=report.obstacle or None,
+        besides=report.besides,
         counts={str(state): number for state, number in report.counts.items()},
         variants=[
             {

@@ -110,8 +110,8 @@ def _difference(block: Difference) -> Iterator[str]:
 def _diff(block: Difference) -> Iterator[str]:
     body: list[str] = []
     for line in block.lines[:_LINES]:
-        if line.skipped:
-            body.append(f"  ... {line.skipped} equal instructions")
+        if line.left_out:
+            body.append("  ... equal instructions")
         elif line.changed:
             body += [f"{sign} {_flat(text)}" for sign, text in (("-", line.before), ("+", line.after)) if text]
         else:

@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotkern.audit.numerics import NumericsReport, Outcome
+from aotkern.report.contributions import Contribution, contribution
 from aotkern.report.machine import audited, document
+from aotkern.report.page import State, Table, Tone, VariantRow
 from aotkern.report.text import counted, limited, table
 
 NOT_MODELLED = "not modelled: timing, hazards, rounding inside MFMA, the last place of transcendental functions"
+
+_WORST = 20
+"""Outputs in the list of the largest errors."""
 
 
 def text(report: NumericsReport) -> str:
@@ -59,3 +64,22 @@ def machine(report: NumericsReport) -> dict[str, Any]:
 
 
 audited.register(NumericsReport, machine)
+
+
+@contribution.register
+def _of_numerics(report: NumericsReport) -> Contribution:
+    wrong = {outcome.key for outcome in report.outcomes if outcome.error}
+    right = f"computes right ({report.on})"
+    rows = tuple(
+        VariantRow(key, (State("wrong numbers", Tone.BAD) if key in wrong else State(right, Tone.GOOD),))
+        for key in dict.fromkeys(outcome.key for outcome in report.outcomes)
+    )
+    errors = [(o, name, pair) for o in report.outcomes for name, pair in o.worst.items()]
+    worst = sorted(errors, key=lambda item: -item[2][1])[:_WORST]
+    accuracy = Table(
+        "Largest errors",
+        ("variant", "case", "output", "absolute", "relative L2"),
+        tuple((o.key, o.case, name, f"{pair[0]:.2e}", f"{pair[1]:.2e}") for o, name, pair in worst),
+        frozenset({3, 4}),
+    )
+    return Contribution((accuracy,) if worst else (), rows)

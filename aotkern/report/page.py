@@ -171,17 +171,20 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of an instruction diff; a side without a counterpart is empty.
+    """One line of an instruction diff.
 
     Attributes:
-        before: The baseline's instruction.
-        after: The candidate's.
-        skipped: How many equal lines are left out here, instead of a line.
+        before: The baseline's instruction, empty where it has none here.
+        after: The candidate's, likewise.
     """
 
     before: str
     after: str
-    skipped: int = 0
+
+    @property
+    def left_out(self) -> bool:
+        """Whether equal lines are left out here, instead of a line."""
+        return not self.before and not self.after
 
     @property
     def changed(self) -> bool:
@@ -212,10 +215,9 @@ class Difference:
 
     @property
     def title(self) -> str:
-        """State, kernel and how many variants."""
-        kernels = ", ".join(dict.fromkeys(key.partition("[")[0] for key in self.keys))
-        more = f" and {len(self.keys) - 1} more" if len(self.keys) > 1 else ""
-        return f"{self.state.text}: {kernels if more else self.keys[0]}{more and f': {self.keys[0]}{more}'}"
+        """State, the first variant, and how many more."""
+        more = f" and {len(self.keys) - 1} more alike" if len(self.keys) > 1 else ""
+        return f"{self.state.text}: {self.keys[0]}{more}"
 
 
 Block = Union[Table, Grid, Timeline, Difference]

@@ -81,7 +81,8 @@ def identity(report: IdentityReport) -> str:
     lines = [_row(comparison) for comparison in report.comparisons if not comparison.state.passes]
     parts = [limited(lines, "variants")] if lines else []
     counts = ", ".join(f"{number} {state}" for state, number in report.counts.items()) or "nothing compared"
-    parts.append(f"{report.target}: {counts} ({report.candidate} against {report.baseline})")
+    besides = f"; {counted(report.besides, 'other variant')} of the baseline left aside" if report.besides else ""
+    parts.append(f"{report.target}: {counts} ({report.candidate} against {report.baseline}{besides})")
     if report.changed_sources:
         changed = counted(report.changed_sources, "variant")
         parts.append(f"source text changed, code identical: {changed}")

@@ -17,14 +17,19 @@ KINDS = (
     "build",
     "cache",
     "contents",
+    "coverage",
     "doctor",
     "gate",
     "identity",
+    "jit",
+    "jit-budget",
+    "jit-event",
     "manifest",
     "numerics",
     "policy",
     "pull",
     "push",
+    "replay",
     "reproducible",
     "resources",
     "show",
@@ -36,7 +41,7 @@ KINDS = (
 
 _USES = {
     "audit": ("identity", "resources"),
-    "gate": ("contents", "identity", "reproducible", "resources"),
+    "gate": ("contents", "coverage", "identity", "jit", "numerics", "reproducible", "resources"),
     "show": ("manifest",),
     "variant": ("manifest",),
 }

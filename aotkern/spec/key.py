@@ -10,6 +10,7 @@ of these. `VariantKey.parse` and `str` are inverses.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ ELEMENT_TYPES = ("i1", *SCALAR_TYPES, *FP8_TYPES)
 _KERNEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TYPE = re.compile(r"(\*k?)?([a-z0-9]+)", re.ASCII)
+_FLAT = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)([:=][^,()"]+)(?=[,)])', re.ASCII)
+"""A parameter that is neither a tuple nor holds a text: nearly every one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +131,9 @@ class VariantKey:
         Raises:
             InputError: Not a key, or not in its canonical spelling.
         """
-        key = _Reader(text, where).key()
-        if str(key) != text:
+        reader = _Reader(text, where)
+        key = reader.key()
+        if not reader.exact and str(key) != text:
             raise InputError.one(where, f"the canonical spelling {key}"[:400], repr(text)[:400])
         return key
 
@@ -149,11 +153,26 @@ class VariantKey:
         )
 
 
+@functools.lru_cache(maxsize=4096)
+def _flat(text: str) -> ArgumentSpec | None:
+    """The canonical spelling of one assumption, or None; the keys of a kernel repeat few of them."""
+    reader = _Reader(text, "")
+    try:
+        spec = reader.argument()
+    except InputError:
+        return None
+    return spec if str(spec) == text else None
+
+
 class _Reader:
-    """A cursor over the text of one key."""
+    """A cursor over the text of one key.
+
+    Attributes:
+        exact: Whether all that was read so far is known to be in its canonical spelling.
+    """
 
     def __init__(self, text: str, where: str) -> None:
-        self.text, self.where, self.at = text, where, 0
+        self.text, self.where, self.at, self.exact = text, where, 0, True
 
     def fail(self, expected: str) -> InputError:
         found = repr(self.text[self.at : self.at + 40])
@@ -176,8 +195,20 @@ class _Reader:
             raise self.fail(f"'{mark}'")
 
     def constant(self) -> Constant:
+        start = self.at
         value, self.at = scan(self.text, self.at, self.where)
-        return Constant.of(value, self.where)
+        constant = Constant.of(value, self.where)
+        self.exact = self.exact and constant.text == self.text[start : self.at]
+        return constant
+
+    def parameter(self) -> tuple[str, ArgumentSpec]:
+        flat = _FLAT.match(self.text, self.at)
+        spec = _flat(flat[2]) if flat else None
+        if flat is None or spec is None:
+            self.exact = False
+            return self.take(_NAME, "a parameter name"), self.argument()
+        self.at = flat.end()
+        return flat[1], spec
 
     def argument(self, depth: int = 0) -> ArgumentSpec:
         if self.accept("="):
@@ -199,14 +230,16 @@ class _Reader:
     def key(self) -> VariantKey:
         kernel = self.take(_KERNEL, "a kernel name")
         self.expect("[")
-        target = Target.parse(self.take(re.compile(r"[^\]]+"), "a target"), self.where)
+        named = self.take(re.compile(r"[^\]]+"), "a target")
+        target = Target.parse(named, self.where)
+        self.exact = self.exact and str(target) == named
         self.expect("]")
         self.expect("(")
         arguments: list[tuple[str, ArgumentSpec]] = []
         while not self.accept(")"):
             if arguments:
                 self.expect(",")
-            arguments.append((self.take(_NAME, "a parameter name"), self.argument()))
+            arguments.append(self.parameter())
         options: list[tuple[str, Constant]] = []
         if self.accept("{"):
             while not self.accept("}"):
@@ -215,6 +248,8 @@ class _Reader:
                 name = self.take(_NAME, "an option name")
                 self.expect("=")
                 options.append((name, self.constant()))
+        # Braces around nothing are not how a key without options is written.
+        self.exact = self.exact and not self.text.endswith("{}")
         if self.at != len(self.text) or options != sorted(options, key=lambda pair: pair[0]):
             raise self.fail("options in alphabetical order and then the end of the key")
         return VariantKey(kernel, target, tuple(arguments), tuple(options))

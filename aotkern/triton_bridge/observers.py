@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aotkern.triton_bridge import describe, subject
-from aotkern.triton_bridge.recorder import Record, Recorder
+from aotkern.triton_bridge.recorder import Record, Recorder, asynchronous
 from aotkern.triton_bridge.tuning import Tuning
 
 _BINARIES = (".hsaco", ".cubin")
@@ -26,10 +26,17 @@ class Observers:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.tuning = Tuning(recorder)
+        self._submitted: set[tuple[int, str]] = set()
 
     def cache_hook(self, *, fn: Any, compile: Mapping[str, Any], is_manual_warmup: bool, **_: Any) -> None:  # noqa: A002
         """`knobs.runtime.jit_cache_hook`: a call of a JIT function is about to be compiled."""
         with self.recorder.guarded():
+            if asynchronous():
+                # Until an asynchronous compile is finalised, Triton 3.6 asks again for each call and compiles once.
+                call = (id(fn.jit_function), str(compile["key"]))
+                if call in self._submitted:
+                    return
+                self._submitted.add(call)
             route = "autotune" if self.tuning.active else "warmup" if is_manual_warmup else "jit"
             what = subject.of_call(fn.jit_function, compile, describe.place())
             self.recorder.begin(route, what, compile["signature"])
@@ -47,9 +54,10 @@ class Observers:
             if not record.claimed:
                 self.recorder.end(record, {})
 
-    def post_compile_hook(self, *, compile: Mapping[str, Any], **_: Any) -> None:  # noqa: A002
+    def post_compile_hook(self, *, fn: Any, compile: Mapping[str, Any], **_: Any) -> None:  # noqa: A002
         """`knobs.runtime.jit_post_compile_hook`: close what no other observer closed."""
         with self.recorder.guarded():
+            self._submitted.discard((id(fn.jit_function), str(compile["key"])))
             record = self.recorder.unclaimed(compile["signature"])
             if record is not None:
                 self.recorder.end(record, {})

@@ -102,7 +102,7 @@ class Recorder:
         """Keep the record, and return those of its thread that nobody will close any more."""
         with self._lock.held():
             dead = []
-            if record.signature is not None and not _asynchronous():
+            if record.signature is not None and not asynchronous():
                 dead = [old for old in self._open if old.thread == record.thread and not old.claimed]
             self._open.append(record)
             return dead
@@ -161,7 +161,7 @@ class Recorder:
             self.sink.write({"event": "fault", "at": time.time_ns(), "message": message})
 
 
-def _asynchronous() -> bool:
+def asynchronous() -> bool:
     """Whether this thread's compiles are handed to others, as `triton.AsyncCompileMode` does."""
     module = sys.modules.get("triton.runtime._async_compile")
     return module is not None and module.active_mode.get() is not None

@@ -18,8 +18,10 @@ All but `sequence` and `audits` follow from the bundle, and `mismatches` holds a
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from aotkern import bundle as bundles
 from aotkern.bundle import Bundle
@@ -33,6 +35,8 @@ PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://aotkern.dev/bundle/v1"
 
+_REPORT = re.compile(r"aotkern\.([a-z]+)/1")
+_VERDICTS = ("clean", "findings", "could not tell")
 _PREDICATE = ("name", "target", "sequence", "manifest", "toolchain", "sources", "provenance", "audits")
 
 
@@ -164,30 +168,41 @@ def name_of(file: str, target: Target) -> str:
 def audits(data: bytes, target: Target, where: str) -> tuple[Audit, ...]:
     """What a report of an audit (the JSON output of a command) says about a target.
 
-    A document that holds several `reports` counts as those of them that are about this target, or about no target.
+    Of a document that holds several reports those count that are about this target, or about no target in particular;
+    the document of a whole gate counts as `gate` and as each of its steps.
 
     Raises:
         InputError: Not a report of aotkern, or one about other targets only.
     """
     try:
-        value = json.loads(data)
+        rows = tuple(_rows(json.loads(data)))
     except (ValueError, RecursionError) as error:
         raise InputError.one(where, "a report in JSON", str(error)[:100]) from None
-    reports = value.get("reports", [value]) if isinstance(value, dict) else None
-    if not isinstance(reports, list) or not all(map(_is_report, reports)):
-        raise InputError.one(where, "a report: `schema` aotkern.KIND/1 and a `verdict`", str(type(value).__name__))
-    mine = [report for report in reports if report.get("target", str(target)) == str(target)]
-    if not mine:
-        raise InputError.one(where, f"a report about {target}", ", ".join(str(r.get("target")) for r in reports)[:100])
+    except (LookupError, TypeError, AttributeError) as error:
+        raise InputError.one(where, "a report: `schema` aotkern.KIND/1 and a `verdict`", repr(error)[:100]) from None
     digest = Digest.of(data)
-    return tuple(Audit(report["schema"].split("/")[0].split(".", 1)[1], report["verdict"], digest) for report in mine)
+    mine = tuple(Audit(kind, verdict, digest) for kind, verdict, about in rows if about in (None, str(target)))
+    if not mine:
+        raise InputError.one(where, f"a report about {target}", ", ".join(str(about) for _, _, about in rows)[:100])
+    return mine
 
 
-def _is_report(value: object) -> bool:
-    if not isinstance(value, dict):
-        return False
-    schema, verdict = value.get("schema"), value.get("verdict")
-    return isinstance(schema, str) and schema.startswith("aotkern.") and isinstance(verdict, str) and bool(verdict)
+def _rows(value: Any) -> Iterator[tuple[str, str, str | None]]:
+    """Kind, verdict and target of each report in a document; a document of another form is a `LookupError` or so."""
+    kind, verdict = _REPORT.fullmatch(value["schema"]), value["verdict"]
+    if kind is None or verdict not in _VERDICTS:
+        raise LookupError(value["schema"], verdict)
+    if kind[1] == "audit":
+        for report in value["reports"]:
+            yield from _rows(report)
+        return
+    yield kind[1], verdict, value.get("target")
+    if kind[1] == "gate":
+        for step in value["steps"]:
+            if not isinstance(step["name"], str) or step["verdict"] not in _VERDICTS:
+                raise LookupError(step["name"], step["verdict"])
+            # A step that came to no report may have been about any target.
+            yield step["name"], step["verdict"], (step["report"] or {}).get("target")
 
 
 def _statement(subject: Fields, form: Fields) -> Statement:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from click.testing import CliRunner
 
 from aotkern.audit import gate
 from aotkern.audit.findings import Verdict
-from aotkern.audit.policy import IdentityStep, Policy, ReproducibleStep, ResourcesStep
+from aotkern.audit.policy import IdentityStep, NumericsStep, Policy, ReproducibleStep, ResourcesStep
 from aotkern.audit.resources import Rule
 from aotkern.bundle import Bundle
 from aotkern.cli.commands import aotkern
@@ -78,7 +79,7 @@ baseline = "manifests/gfx950.json"
 kernel = "*"
 target = "gfx950"
 vgprs = 16
-spills = 0
+vgpr_spills = 0
 """
 
 
@@ -266,6 +267,69 @@ def test_the_verify_step_reports_what_it_checked(repository: Path) -> None:
     )
     assert {kernel.name: kernel.variants for kernel in report.kernels} == {"scale": 1, "only_gfx950": 1}
     assert sum(kernel.object_bytes for kernel in report.kernels) == sum(entry.size for entry in bundle.manifest.objects)
+
+
+DOMAIN = """\
+version = 1
+
+[[call]]
+kernel = "scale"
+options = { num_warps = 1 }
+[call.arguments]
+x = { tensor = ["fp32"], aligned = true }
+out = { tensor = ["fp32"], aligned = true }
+BLOCK = { values = [64] }
+"""
+
+CASES = """\
+import numpy as np
+
+from aotkern.audit.cases import Case, Exact
+
+
+def scale(key, seed):
+    x = np.random.default_rng(seed).standard_normal(64).astype(np.float32)
+    yield Case("any numbers", (1,), {"x": x, "out": np.zeros_like(x)}, {"out": Exact(x * np.float32(3))})
+
+
+CASES = {"scale": scale}
+"""
+
+
+@pytest.mark.parametrize(("blocks", "verdict"), [("[64]", "clean"), ("[64, 128]", "findings")])
+def test_a_gate_asks_whether_every_call_finds_a_variant(repository: Path, blocks: str, verdict: str) -> None:
+    Path("calls.toml").write_text(DOMAIN.replace("[64]", blocks), "utf-8")
+    step = '[[coverage]]\nbundle = "out/small.gfx942.aotk"\ndomain = "calls.toml"\n'
+    Path("audits/policy.toml").write_text(f"version = 1\n{step}", "utf-8")
+    _, answer = asked(rebuilt=False)
+    found = answer["steps"]["coverage"]
+    assert found["verdict"] == verdict
+    assert found["place"] == "calls.toml"
+    assert [finding["subject"] for finding in found["findings"]] == ["scale"] * (verdict == "findings")
+    assert "BLOCK" in found["findings"][0]["message"] if verdict == "findings" else found["report"]["kernels"]
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [("3", "clean"), ("4", "findings")])
+def test_a_gate_executes_the_code(repository: Path, factor: str, verdict: str) -> None:
+    pytest.importorskip("numpy")
+    Path("my_cases.py").write_text(CASES.replace("float32(3)", f"float32({factor})"), "utf-8")
+    step = '[[numerics]]\nbundle = "out/small.gfx942.aotk"\ncases = "my_cases.py"\nmost = 2\nseed = 1\n'
+    Path("audits/policy.toml").write_text(f"version = 1\n{step}", "utf-8")
+    _, answer = asked(rebuilt=False)
+    found = answer["steps"]["numerics"]
+    assert found["verdict"] == verdict, found
+    assert [case["case"] for case in found["report"]["cases"]] == ["any numbers"]
+
+
+def test_a_numerics_step_without_numpy_could_not_tell(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    for name in ("aotkern.audit.cases", "aotkern.audit.numerics", "aotkern.audit.executors"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delattr("aotkern.audit.cases", raising=False)
+    policy = Policy(numerics=(NumericsStep(Path("out/small.gfx942.aotk"), "my_cases.py", 1, 0),))
+    (step,) = gate.run(policy, "policy", QUIET).steps
+    assert step.verdict is Verdict.UNKNOWN
+    assert "numpy is needed to execute machine code" in step.message
 
 
 def test_init_writes_a_policy_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

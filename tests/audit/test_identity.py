@@ -7,11 +7,12 @@ from making import GFX942, GFX950, HEAD, SCALE, SM90, built, code_object, edited
 
 from aotkern.audit.findings import Verdict
 from aotkern.audit.identity import IdentityReport, Side, State, compare
-from aotkern.codeobject import Role, section_bytes
+from aotkern.codeobject import Role, Section, section_bytes
 from aotkern.digest import Digest
 from aotkern.manifest import KernelEntry, Launch, Manifest, ObjectEntry, VariantEntry
 from aotkern.spec import Constant, Parameter
 
+PLAIN = Launch(0, 4)
 KEY = "add[hip:gfx942](x:*fp32)"
 
 
@@ -34,7 +35,7 @@ def only(report):
     return comparison
 
 
-def one(code, launch=Launch(0, 4), options=(), key=KEY, **more):
+def one(code, launch=PLAIN, options=(), key=KEY, **more):
     return hand({key: (code, launch, dict(options))}, **more)
 
 
@@ -55,8 +56,6 @@ def test_equal_bytes_are_identical():
 
 
 def test_debug_sections_alone_are_the_same_code():
-    from aotkern.codeobject import Section
-
     debug = Section(".debug_line", Role.DEBUG, 5, OTHER)
     report = compare(one(BASE), one(replace(BASE, sections=(debug, *BASE.sections))))
     assert only(report).state is State.SAME_CODE

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import re
+from pathlib import Path
+
 import pytest
 from hand_made import GFX942, GFX950, SM90
 
@@ -37,3 +41,44 @@ def test_what_limits_the_waves(
 
 def test_where_the_granularity_is_not_known_nothing_is_claimed() -> None:
     assert occupancy(SM90, vgprs=1, sgprs=1, lds_bytes=0, num_warps=4) is None
+
+
+@pytest.mark.parametrize("target", [GFX942, GFX950], ids=str)
+@pytest.mark.parametrize("size", [64, 4096, 8192])
+def test_the_compiler_counts_the_same_waves_for_the_registers(
+    target: Target, size: int, pinned_process: None, tmp_path: Path
+) -> None:
+    triton = pytest.importorskip("triton")
+    from triton.backends.compiler import GPUTarget
+
+    source = tmp_path / "wide.py"
+    source.write_text(WIDE, "utf-8")
+    spec = importlib.util.spec_from_file_location("wide", source)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    kernel = triton.compiler.ASTSource(module.wide, {"x": "*fp32", "SIZE": "constexpr"}, {(1,): size}, {})
+    text = triton.compile(kernel, GPUTarget("hip", target.arch, 64), {"num_warps": 1, "enable_fp_fusion": True}).asm[
+        "amdgcn"
+    ]
+    said = {
+        name: int(value)
+        for name, value in re.findall(r"^; (TotalNumVgprs|TotalNumSgprs|Occupancy): (\d+)$", text, re.M)
+    }
+    found = occupancy(target, vgprs=said["TotalNumVgprs"], sgprs=said["TotalNumSgprs"], lds_bytes=0, num_warps=1)
+    assert found is not None
+    assert found.waves == said["Occupancy"]
+
+
+WIDE = """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def wide(x, SIZE: tl.constexpr):
+    place = tl.arange(0, SIZE)
+    values = tl.load(x + place)
+    tl.store(x + place, values / tl.sum(values))
+"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotkern.audit.policy import IdentityStep, Policy, ReproducibleStep
+from aotkern.audit.policy import CoverageStep, IdentityStep, NumericsStep, Policy, ReproducibleStep
 from aotkern.audit.policy_example import EXAMPLE
 from aotkern.audit.resources import BOUNDS, Rule
 from aotkern.errors import InputError, Problem
@@ -43,15 +44,19 @@ def problems(text: str) -> dict[str, tuple[str, str]]:
 
 def test_the_example_that_init_writes_is_a_policy_with_every_step() -> None:
     policy = parsed(EXAMPLE)
-    assert [len(steps) for steps in (policy.verify, policy.identity, policy.resources, policy.reproducible)] == [
-        2,
-        1,
-        1,
-        1,
-    ]
+    assert {item.name: len(getattr(policy, item.name)) for item in fields(policy)} == {
+        "verify": 2,
+        "identity": 1,
+        "resources": 1,
+        "reproducible": 1,
+        "coverage": 1,
+        "numerics": 1,
+    }
     assert policy.identity[0] == IdentityStep(Path("out/my_kernels.gfx942.aotk"), Path("manifests/gfx942.json"))
-    assert policy.resources[0].rules == (Rule("*", GFX950, {"spills": 0, "scratch_bytes": 0}),)
+    assert policy.resources[0].rules == (Rule("*", GFX950, {"vgpr_spills": 0, "scratch_bytes": 0}),)
     assert policy.reproducible[0] == ReproducibleStep(("my_kernels.py",), (Target.parse("gfx942"), GFX950))
+    assert policy.coverage[0] == CoverageStep(Path("out/my_kernels.gfx950.aotk"), Path("audits/calls.toml"))
+    assert policy.numerics[0] == NumericsStep(Path("out/my_kernels.gfx950.aotk"), "my_cases.py", 12, 0)
 
 
 def test_a_rule_is_read_whole() -> None:
@@ -72,7 +77,7 @@ def test_only_the_known_version_is_read(version: str) -> None:
 
 def test_a_policy_without_steps_is_refused() -> None:
     assert problems("version = 1") == {
-        "p.toml": ("at least one step (verify, identity, resources, reproducible)", "none")
+        "p.toml": ("at least one step (verify, identity, resources, reproducible, coverage, numerics)", "none")
     }
     assert problems("version = 1\n[verify]\nbundles = []") == {
         "p.toml: verify.bundles": ("at least one bundle", "none")
@@ -101,6 +106,8 @@ def test_a_policy_without_steps_is_refused() -> None:
         (RULE.replace("gfx950", "gfx1"), "p.toml: resources[0].rule[0].target", "a target"),
         ('[[reproducible]]\nkernels = ["k.py"]', "p.toml: reproducible[0].targets", "a value"),
         ('[[reproducible]]\nkernels = []\ntargets = ["sm_1"]', "p.toml: reproducible[0].targets", "a target"),
+        ('[[coverage]]\nbundle = "a"', "p.toml: coverage[0].domain", "a value"),
+        ('[[numerics]]\nbundle = "a"\ncases = "c"\nmost = 0\nseed = 0', "p.toml: numerics[0].most", "at least one"),
         ("[[reproducible]]\nkernels = []\ntargets = []", "p.toml: reproducible[0].targets", "at least one target"),
     ],
 )

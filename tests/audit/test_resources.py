@@ -16,7 +16,15 @@ KEY = "scale[hip:gfx942](n:i32){num_warps=4}"
 def test_usage_adds_what_the_launch_adds() -> None:
     held = manifest(GFX942, {"scale": more(vgprs=40, vgpr_spills=2, sgpr_spills=1, lds_bytes=512)}, shared=1024)
     assert usage(held, held.variants[0]) == Usage(
-        vgprs=40, agprs=0, sgprs=20, spills=3, scratch_bytes=0, lds_bytes=1536, waves=8, code_bytes=256
+        vgprs=40,
+        agprs=0,
+        sgprs=20,
+        vgpr_spills=2,
+        sgpr_spills=1,
+        scratch_bytes=0,
+        lds_bytes=1536,
+        waves=8,
+        code_bytes=256,
     )
 
 
@@ -83,7 +91,7 @@ def test_changes_are_listed_and_are_no_findings() -> None:
     report = audit(after, [], baseline=before)
     assert report.changes == {KEY: {"vgprs": (24, 96), "sgprs": (20, 19), "waves": (8, 5)}}
     assert report.verdict is Verdict.CLEAN
-    assert report.summary == "3 variants on hip:gfx942, 0 rules, 0 findings, 1 changed against the baseline"
+    assert report.summary == "hip:gfx942: variants 3, rules 0, findings 0, changed against the baseline 1"
 
 
 def test_an_audit_of_nothing_could_not_tell() -> None:

@@ -11,7 +11,10 @@ import pytest
 
 pytest.importorskip("cryptography")
 
+import jsonschema
 from vouching import bundle, rule_table
+
+from aotkern import schemas
 
 BUNDLE = "pack.gfx942.aotk"
 
@@ -22,6 +25,13 @@ def aotkern(folder: Path, *arguments: str) -> tuple[int, str]:
         [sys.executable, "-m", "aotkern", *arguments], cwd=folder, capture_output=True, text=True, check=False
     )
     return done.returncode, done.stdout + done.stderr
+
+
+def document(folder: Path, *arguments: str) -> dict[str, object]:
+    """What a command prints for machines, held against its schema."""
+    found = json.loads(aotkern(folder, *arguments, "--json")[1])
+    jsonschema.Draft202012Validator(schemas.load(found["schema"].split("/")[0].partition(".")[2])).validate(found)
+    return found
 
 
 @pytest.fixture
@@ -56,15 +66,18 @@ def test_from_key_to_acceptance(folder: Path) -> None:
 def test_the_documents(folder: Path) -> None:
     report = {"schema": "aotkern.identity/1", "verdict": "clean", "target": "hip:gfx942"}
     (folder / "report.json").write_text(json.dumps(report))
-    signed = json.loads(aotkern(folder, "sign", BUNDLE, "--key", "one.pem", "--audit", "report.json", "--json")[1])
-    assert (signed["schema"], signed["verdict"], signed["signatures"]) == ("aotkern.sign/1", "clean", 1)
+    signed = document(folder, "sign", BUNDLE, "--key", "one.pem", "--audit", "report.json")
+    assert (signed["verdict"], signed["signatures"]) == ("clean", 1)
     assert [row["kind"] for row in signed["audits"]] == ["identity"]
-    code, text = aotkern(folder, "verify", BUNDLE, "--require-signature", "trust.toml", "--json")
-    (row,) = json.loads(text)["bundles"]
-    assert (code, len(row["problems"])) == (1, 1)
-    aotkern(folder, "sign", BUNDLE, "--key", "two.pem")
-    (row,) = json.loads(aotkern(folder, "verify", BUNDLE, "--require-signature", "trust.toml", "--json")[1])["bundles"]
+    verify = ("verify", BUNDLE, "--require-signature", "trust.toml")
+    found = document(folder, *verify)
+    assert (found["verdict"], len(found["bundles"][0]["problems"])) == ("findings", 1)
+    document(folder, "sign", BUNDLE, "--key", "two.pem")
+    (row,) = document(folder, *verify)["bundles"]
     assert (row["signers"], row["sequence"]) == (["one", "two"], signed["sequence"])
+    (folder / BUNDLE).write_bytes(bundle()[:-1])
+    refused = document(folder, "sign", BUNDLE, "--key", "two.pem")
+    assert (refused["verdict"], len(refused["problems"])) == ("findings", 1)
 
 
 def test_what_cannot_be_told_is_not_a_finding(folder: Path) -> None:
@@ -86,6 +99,21 @@ def test_a_damaged_bundle_is_a_finding_and_stays_unsigned(folder: Path) -> None:
     code, said = aotkern(folder, "sign", BUNDLE, "--key", "one.pem")
     assert (code, said.startswith("REFUSED")) == (1, True)
     assert not (folder / f"{BUNDLE}.sig").exists()
+
+
+def test_without_the_library_only_signatures_are_out_of_reach(folder: Path) -> None:
+    start = "import sys; sys.modules['cryptography'] = None; from aotkern.cli import main; main()"
+    aotkern(folder, "sign", BUNDLE, "--key", "one.pem")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", start, *arguments]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+    assert run("verify", BUNDLE).returncode == 0
+    for arguments in (("verify", BUNDLE, "--require-signature", "trust.toml"), ("keygen", "new.pem")):
+        done = run(*arguments)
+        assert (done.returncode, "pip install 'aotkern[signing]'" in done.stderr) == (2, True)
+    assert not (folder / "new.pem").exists()
 
 
 def test_keys_are_private_and_never_overwritten(folder: Path) -> None:

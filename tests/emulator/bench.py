@@ -20,6 +20,8 @@ from aotkern.target import Target
 
 LANES = 64
 GLOBAL = 0x7000_0000_0000
+EXECUTED: set[str] = set()
+"""Names of the instructions that benches of this process were asked to run."""
 
 
 @cache
@@ -90,7 +92,9 @@ class Bench:
 
     def instructions(self, text: str) -> tuple[Instruction, ...]:
         """The decoded instructions of an assembly text."""
-        return disassemble(assembled(text, self.arch), Target.parse(self.arch))
+        found = disassemble(assembled(text, self.arch), Target.parse(self.arch))
+        EXECUTED.update(instruction.name for instruction in found)
+        return found
 
     def run(self, text: str) -> Bench:
         """Run instructions that do not branch, one after another."""
@@ -102,6 +106,7 @@ class Bench:
 
     def program(self, text: str) -> Program:
         """Instructions that do branch, as a program that begins at 0."""
+        self.instructions(text)
         code = assembled(text, self.arch)
         return Program(code, 0, len(code), Target.parse(self.arch), Operands(256, 256, arch=self.arch), Code(0))
 

@@ -120,7 +120,7 @@ def test_shared_memory_up_to_and_over_48_kib(torch, bundle, jit, depth, stages):
 def test_kernel_with_a_tuple_argument(torch, bundle):
     x, out = torch.randn(128, device="cuda"), torch.zeros(128, device="cuda")
     twice(bundle["pair_sum"], 1, x, (3, 0.5), out, BLOCK=128)
-    assert torch.allclose(out, x * 3 + 0.5)
+    assert torch.allclose(out, x * 3 + 0.5, atol=1e-6)  # the kernel may fuse what torch rounds twice
 
 
 def test_scratch_memory_needs_no_set_up(torch, bundle):

@@ -23,6 +23,7 @@ def tensors(torch):
 
 def test_launch_goes_into_the_current_stream(torch, bundle, tensors):
     x, out = tensors
+    bundle.preload()  # loading a module waits for the device
     side = torch.cuda.Stream()
     for _ in range(3):
         out.zero_()

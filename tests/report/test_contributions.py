@@ -1,9 +1,9 @@
-"""What audits contribute to a page: merged variants, grouped differences, folded instructions."""
+"""What audits contribute to a page: merged variants, grouped differences, instructions."""
 
 from __future__ import annotations
 
-import made
-from made import GFX942, GFX950, key
+import reports_made as made
+from reports_made import GFX942, GFX950, key
 
 from aotkern.audit.findings import Verdict
 from aotkern.audit.gate import GateReport, StepResult
@@ -60,19 +60,18 @@ def test_findings_that_no_difference_shows_stay_in_the_section():
     assert (changed.keys, changed.state.tone) == ((key("scale", GFX950, 2),), Tone.NOTICE)
 
 
-def test_equal_instructions_are_folded_but_for_three_around_a_difference():
-    different = next(
-        b for b in contributions.page(made.full()).sections[1].blocks if isinstance(b, Difference) and b.lines
-    )
-    nop = [Line(f"s_nop {n}", f"s_nop {n}") for n in range(9)]
+def test_instructions_are_lines_with_gaps():
+    blocks = contributions.page(made.full()).sections[1].blocks
+    (different,) = (block for block in blocks if isinstance(block, Difference) and block.lines)
     assert different.lines == (
-        Line("", "", 6),
-        *nop[6:],
+        Line("", ""),
+        Line("s_nop 0", "s_nop 0"),
         Line("v_mul_f32_e32 v2, 0x40400000, v2", "v_mul_f32_e32 v2, 0x40a00000, v2"),
         Line("", "v_add_f32_e32 v2, 1.0, v2"),
         Line("s_endpgm", "s_endpgm"),
     )
-    assert [line.changed for line in different.lines] == [False, False, False, False, True, True, False]
+    assert [line.left_out for line in different.lines] == [True, False, False, False, False]
+    assert [line.changed for line in different.lines] == [False, False, True, True, False]
 
 
 def test_a_comparison_that_proves_nothing_shows_nothing_as_good():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-import made
+import reports_made as made
 
 from aotkern.audit.findings import Verdict
 from aotkern.audit.gate import GateReport, StepResult

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-import made
 import pytest
+import reports_made as made
 from markdown_it import MarkdownIt
 
 from aotkern.report import markdown

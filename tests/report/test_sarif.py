@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-import made
+import reports_made as made
 
 from aotkern import __version__
 from aotkern.report import sarif

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 import aotkern
+from aotkern import schemas
 from aotkern.triton_bridge.child import INJECTED
 
 HERE = Path(__file__).parent
@@ -59,8 +61,13 @@ def test_ranks_that_compile_the_same_variant_count_once_and_each(audit):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_children_are_watched_in_files_of_their_own(audit, method):
+def test_children_are_watched_in_files_of_their_own(audit, method, tmp_path):
     run = audit(*PROGRAM, method)
+    files = [path.read_text().splitlines() for path in (tmp_path / "events").glob("*.*.*.jsonl")]
+    schema = jsonschema.Draft202012Validator(schemas.load("jit-event"))
+    for line in (line for lines in files for line in lines):
+        schema.validate(json.loads(line))
+    assert len(files) == 2
     row = run.rows["startup", "scale"]
     assert run.status == 0
     assert row["compiles"] == 2

@@ -47,7 +47,8 @@ def test_fixture(jit):
 
 def test_a_marked_test_fails_beyond_its_budget(pytester):
     pytester.makepyfile(test_it=SOURCE)
-    result = pytester.runpytest_inprocess("-p", "aotkern.triton_bridge.pytest_plugin", "-p", "no:cacheprovider")
+    # In a process of its own: pytester forgets modules that were imported inside, and Triton cannot be loaded twice.
+    result = pytester.runpytest_subprocess("-p", "aotkern.triton_bridge.pytest_plugin", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(["*1 compiles, 0 allowed*", "*UnexpectedCompileError*"])
     result.stdout.fnmatch_lines(["*OVER startup: scale, 1 compile*first use of this kernel*"])

@@ -137,6 +137,17 @@ def test_reports_become_audits() -> None:
     assert statements.audits(many, GFX950, "r") == (Audit("identity", "findings", Digest.of(many)),)
 
 
+def test_a_gate_counts_as_a_whole_and_by_its_steps() -> None:
+    steps = [
+        {"name": "identity", "verdict": "clean", "report": json.loads(report("identity", target="hip:gfx942"))},
+        {"name": "resources", "verdict": "findings", "report": json.loads(report("resources", target="hip:gfx950"))},
+        {"name": "verify", "verdict": "could not tell", "report": None},
+    ]
+    data = report("gate", "findings", steps=steps)
+    found = [(audit.kind, audit.verdict) for audit in statements.audits(data, GFX942, "r")]
+    assert found == [("gate", "findings"), ("identity", "clean"), ("verify", "could not tell")]
+
+
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
@@ -146,9 +157,14 @@ def test_reports_become_audits() -> None:
         (b"[]", "a report: `schema`"),
         (b"{}", "a report: `schema`"),
         (b'{"schema":"other/1","verdict":"clean"}', "a report: `schema`"),
+        (b'{"schema":7,"verdict":"clean"}', "a report: `schema`"),
+        (b'{"schema":"aotkern.x/1","verdict":["clean"]}', "a report: `schema`"),
+        (b'{"schema":"aotkern.gate/1","verdict":"clean","steps":[{"name":1}]}', "a report: `schema`"),
+        (b'{"schema":"aotkern.gate/1","verdict":"clean","steps":[7]}', "a report: `schema`"),
+        (b'{"schema":"aotkern.audit/1","verdict":"clean","reports":[{}]}', "a report: `schema`"),
         (b'{"schema":"aotkern.x/1","verdict":""}', "a report: `schema`"),
         (b'{"reports":7}', "a report: `schema`"),
-        (b'{"reports":[]}', "a report about hip:gfx942"),
+        (report("audit", reports=[]), "a report about hip:gfx942"),
         (report("identity", target="hip:gfx950"), "a report about hip:gfx942, found hip:gfx950"),
     ],
 )

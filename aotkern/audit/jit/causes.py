@@ -27,12 +27,14 @@ class Explained:
         nearest: Key of the nearest variant that was known; None for the first of its kernel.
         differences: What differs from it.
         again: This process had compiled the very same variant before.
+        prebuilt: What a given bundle says to this call, in words; empty without a bundle.
     """
 
     compile: Compile
     nearest: str | None
     differences: tuple[Difference, ...]
     again: bool
+    prebuilt: str = ""
 
 
 @dataclass(frozen=True, slots=True)

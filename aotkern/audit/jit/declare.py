@@ -12,7 +12,7 @@ from aotkern.spec import ArgumentSpec, Fixed, Group, Runtime
 from aotkern.spec.difference import Arguments
 
 _MANY_CONSTANTS = 16
-"""More values of one constant than this are not spelt out: they should become a run-time argument."""
+"""An integer constant of more values than this is declared as the run-time argument that it should become."""
 
 
 def declaration(target: str, variants: Sequence[Arguments], constexprs: frozenset[str]) -> str:
@@ -53,8 +53,9 @@ def _choice(specs: Sequence[ArgumentSpec], constexpr: bool) -> str:
     unique = list(dict.fromkeys(specs))
     if constexpr:
         texts = [spec.constant.text for spec in unique if isinstance(spec, Fixed)]
-        more = f" and {len(texts) - _MANY_CONSTANTS} more" if len(texts) > _MANY_CONSTANTS else ""
-        return f"Constexpr({', '.join(map(_python, texts[:_MANY_CONSTANTS]))}{more})"
+        if len(texts) > _MANY_CONSTANTS and all(text.lstrip("-").isdigit() for text in texts):
+            return 'Int(classes=("any",))'
+        return f"Constexpr({', '.join(map(_python, texts))})"
     if all(isinstance(spec, Group) for spec in unique):
         items = zip(*(spec.items for spec in unique if isinstance(spec, Group)), strict=True)
         return f"Tuple({', '.join(_choice(list(column), constexpr=False) for column in items)})"
@@ -86,7 +87,7 @@ def _integer(unique: Sequence[ArgumentSpec], runtimes: Sequence[Runtime]) -> str
         *(['"any"'] if any(not spec.divisible for spec in runtimes) else []),
     ]
     widest = max((spec.type for spec in runtimes), key=lambda kind: int(kind[1:]), default="i32")
-    return f'Int("{widest}", classes=({", ".join(classes)},))'
+    return f'Int("{widest}", classes=({", ".join(classes)}{"," if len(classes) == 1 else ""}))'
 
 
 def _python(text: str) -> str:

@@ -13,10 +13,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from aotkern.audit.coverage import trace
+from aotkern.audit.coverage.catalogue import Catalogue
 from aotkern.audit.findings import Finding, Verdict
 from aotkern.audit.jit.causes import Cause, Explained, causes, explain
 from aotkern.audit.jit.declare import declaration
 from aotkern.audit.jit.events import Compile, Log, Tuning, ranks
+from aotkern.dispatch import Choice, Miss
 from aotkern.triton_bridge.budget import Budget
 
 AUDIT = "jit"
@@ -55,6 +58,11 @@ class KernelRow:
     causes: tuple[Cause, ...]
     compiles: tuple[Explained, ...]
     excess: str | None = None
+
+    @property
+    def prebuilt(self) -> str:
+        """What a given bundle says to the first of these calls; empty without a bundle."""
+        return self.compiles[0].prebuilt
 
     @property
     def declaration(self) -> str:
@@ -155,22 +163,31 @@ class JitReport:
                 found.append(Finding(AUDIT, tuning.kernel, "retuned", message, facts))
         return tuple(found)
 
+    @property
+    def summary(self) -> str:
+        """The obstacle, or how much was compiled and tuned in which phases."""
+        tuned = sum(row.count for row in self.tunings)
+        phases = ", ".join(f"{phase} {self.count(phase)}" for phase in self.phases) or "none"
+        return self.obstacle or f"compiles by phase: {phases}; tunings: {tuned}; findings: {len(self.findings)}"
+
     def count(self, phase: str | None = None, kernel: str | None = None) -> int:
         """Compiles of the job, in all or of one phase or kernel."""
         return sum(row.count for row in self.rows if phase in (None, row.phase) and kernel in (None, row.kernel))
 
 
-def judge(log: Log, budget: Budget, obstacle: str = "") -> JitReport:
+def judge(log: Log, budget: Budget, obstacle: str = "", catalogues: Sequence[Catalogue] = ()) -> JitReport:
     """The report of a run.
 
     Args:
         log: What was recorded.
         budget: What each phase allows.
         obstacle: What the caller knows to stand in the way of a verdict (a folder that could not be written, ...).
+        catalogues: Prebuilt variants, to say of each compile whether one would have served its call.
     """
     groups: dict[tuple[str, str, str], list[Explained]] = {}
-    for row in explain(log.compiles):
-        compile_ = row.compile
+    for explained in explain(log.compiles):
+        compile_ = explained.compile
+        row = replace(explained, prebuilt=_prebuilt(catalogues, compile_))
         groups.setdefault((compile_.phase, compile_.module, compile_.kernel), []).append(row)
     rows = [_row(key, members) for key, members in groups.items()]
     tuned: dict[tuple[str, str, str], list[Tuning]] = {}
@@ -186,6 +203,23 @@ def judge(log: Log, budget: Budget, obstacle: str = "") -> JitReport:
         obstacle=obstacle or _obstacle(log),
         phases=tuple(dict.fromkeys(phase for _, phase in times)),
     )
+
+
+def _prebuilt(catalogues: Sequence[Catalogue], compile_: Compile) -> str:
+    """Whether a bundle of the compile's target has a variant for its call, and what differs if not."""
+    target = compile_.key.partition("[")[2].partition("]")[0]
+    for catalogue in catalogues:
+        if str(catalogue.target) != target or not compile_.arguments:
+            continue
+        table = catalogue.tables.get(compile_.kernel)
+        outcome = trace.ask(table, compile_) if table is not None else Miss(compile_.kernel, ())
+        if isinstance(outcome, Choice):
+            return f"{catalogue.label} has a variant for this call, which did not go through it"
+        if not outcome.refused:
+            return f"{catalogue.label} has no variant of this kernel"
+        key, reasons = outcome.refused[0]
+        return f"nearest prebuilt: {key}; differs in: {'; '.join(map(str, reasons))}"
+    return ""
 
 
 def _obstacle(log: Log) -> str:

@@ -1,6 +1,7 @@
 "use strict";
 // Without this script the page is complete; with it the table can be filtered and sorted, and the theme chosen.
-(() => {
+document.documentElement.classList.add("scripted");
+document.addEventListener("DOMContentLoaded", () => {
   const byId = (id) => document.getElementById(id);
 
   const theme = byId("theme");
@@ -32,37 +33,46 @@
   const table = byId("all");
   if (!table) return;
   const body = table.tBodies[0];
-  const form = byId("filters"), words = byId("words"), kernel = byId("kernel"), target = byId("target"), tone = byId("tone");
+  const form = byId("filters"), more = byId("more"), words = byId("words"), kernel = byId("kernel"), target = byId("target"), tone = byId("tone");
   const rows = [...body.rows].map((row) => ({
     row, text: row.textContent.toLowerCase(), kernel: row.cells[1].textContent, target: row.cells[2].textContent,
     tone: row.dataset.tone,
   }));
 
+  // Only so many rows are laid out at first; printing and the button show all.
+  const few = 250;
+  let most = few;
   const filter = () => {
     const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
     let count = 0;
     for (const item of rows) {
       const fits = (!kernel.value || item.kernel === kernel.value) && (!target.value || item.target === target.value) &&
         (!tone.value || item.tone === tone.value) && wanted.every((word) => item.text.includes(word));
-      item.row.hidden = !fits;
       count += fits;
+      item.row.hidden = !fits || count > most;
     }
-    byId("shown").textContent = `${count} of ${rows.length} shown`;
+    more.hidden = count <= most;
+    byId("shown").textContent =
+      count > most ? `first ${most} of ${count} shown` : `${count} of ${rows.length} shown`;
   };
-  form.addEventListener("input", filter);
-  form.addEventListener("reset", () => setTimeout(filter));
+  const filterAnew = () => { most = few; filter(); };
+  const showAll = () => { most = Infinity; filter(); };
+  more.addEventListener("click", showAll);
+  window.addEventListener("beforeprint", showAll);
+  form.addEventListener("input", filterAnew);
+  form.addEventListener("reset", () => setTimeout(filterAnew));
   form.addEventListener("submit", (event) => event.preventDefault());
   document.addEventListener("keydown", (event) => {
     const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName);
     if (event.key === "/" && !typing) { event.preventDefault(); words.focus(); }
-    if (event.key === "Escape" && document.activeElement === words) { words.value = ""; filter(); }
+    if (event.key === "Escape" && document.activeElement === words) { words.value = ""; filterAnew(); }
   });
   for (const button of document.querySelectorAll("button[data-kernel]")) {
     button.addEventListener("click", () => {
       form.reset();
       kernel.value = button.dataset.kernel;
       target.value = button.dataset.target;
-      setTimeout(() => { filter(); byId("variants").scrollIntoView(); kernel.focus({ preventScroll: true }); });
+      setTimeout(() => { filterAnew(); byId("variants").scrollIntoView(); kernel.focus({ preventScroll: true }); });
     });
   }
 
@@ -81,8 +91,10 @@
       const order = numeric ? (a, b) => Number(value(a)) - Number(value(b)) : (a, b) => value(a).localeCompare(value(b));
       rows.sort((a, b) => (down ? order(b, a) : order(a, b)));
       body.append(...rows.map((item) => item.row));
+      filter();
     });
   });
   form.hidden = false;
   filter();
-})();
+  table.classList.add("ready");
+});

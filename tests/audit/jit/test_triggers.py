@@ -19,7 +19,7 @@ def messages(jit) -> str:
 
 
 def keys(jit) -> list[str]:
-    return [compile_.key.partition("(")[2].partition("){")[0] for compile_ in jit.compiles]
+    return [",".join(f"{name}{spec}" for name, spec in compile_.arguments) for compile_ in jit.compiles]
 
 
 def test_an_integer_that_crosses_its_classes_compiles_once_for_each(device):

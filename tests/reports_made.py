@@ -20,10 +20,13 @@ HOSTILE = (
 )
 """A name with what HTML, Markdown, XML and a job summary could be tricked by."""
 
-USAGE = Usage(vgprs=24, agprs=0, sgprs=20, spills=0, scratch_bytes=0, lds_bytes=1024, waves=8, code_bytes=640)
+USAGE = Usage(
+    vgprs=24, agprs=0, sgprs=20, vgpr_spills=0, sgpr_spills=0, scratch_bytes=0, lds_bytes=1024, waves=8, code_bytes=640
+)
 
 INSTRUCTIONS = [
-    *[[f"s_nop {n}", f"s_nop {n}"] for n in range(9)],
+    [None, None],
+    ["s_nop 0", "s_nop 0"],
     ["v_mul_f32_e32 v2, 0x40400000, v2", "v_mul_f32_e32 v2, 0x40a00000, v2"],
     [None, "v_add_f32_e32 v2, 1.0, v2"],
     ["s_endpgm", "s_endpgm"],

@@ -1,0 +1,222 @@
+"""What a kernel is made of: the text of its function and of everything that it reaches, as one digest.
+
+Covered are the functions that it calls, whichever way it reaches them; every global, closure value and class attribute
+that they read; default arguments, `noinline`, and the function that chooses its symbol. Not covered is where all this
+stands: paths, line numbers, module names, comments, blank lines, object addresses. What Triton, Python's own library,
+numpy or torch define is known by name only: the manifest records the toolchain beside this digest.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+import inspect
+import io
+import numbers
+import sys
+import textwrap
+import tokenize
+from collections.abc import Iterable, Iterator, Mapping
+from types import FunctionType, ModuleType
+from typing import Any
+
+from aotkern.canonical import dumps
+from aotkern.digest import Digest
+from aotkern.errors import InputError
+from aotkern.spec import Constant
+
+_FOREIGN = frozenset({*sys.stdlib_module_names, "triton", "numpy", "torch"})
+_MISSING = object()
+
+
+def digest(functions: Iterable[Any]) -> Digest:
+    """The digest of what these `@triton.jit` functions are made of, together and in this order."""
+    closure = _Closure()
+    roots = [closure.reference(function) for function in functions]
+    return Digest.of(dumps([roots, closure.rows]).encode())
+
+
+class _Closure:
+    """Everything reached so far.
+
+    Attributes:
+        rows: One for each function and class, in order of first use; they refer to each other by number.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[list[Any]] = []
+        self._numbers: dict[int, int] = {}
+        self._alive: list[object] = []  # an address names an object only as long as that object lives
+
+    def reference(self, value: object) -> list[Any]:
+        """How a row speaks of a value: by its text, by a name, or by the number of another row."""
+        if isinstance(value, ModuleType) or _is_foreign(value):
+            return ["foreign", _name(value)]
+        if is_jit(value) or isinstance(value, (FunctionType, type)):
+            return ["row", self._row(value)]
+        if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+            return [type(value).__name__, [self.reference(item) for item in value]]
+        if isinstance(value, (dict, frozenset, set)):
+            return self._collection(value)
+        if _is_constexpr(value):
+            return ["constexpr", self.reference(getattr(value, "value", None))]
+        try:
+            return ["constant", Constant.of(value).text]
+        except InputError:
+            return self._instance(value)
+
+    def _collection(self, value: dict[Any, Any] | frozenset[Any] | set[Any]) -> list[Any]:
+        if isinstance(value, dict):
+            return ["dict", [[self.reference(key), self.reference(item)] for key, item in value.items()]]
+        return ["set", sorted(dumps(self.reference(item)) for item in value)]
+
+    def _instance(self, value: object) -> list[Any]:
+        """An object of some class: a number or text of a class of its own, an enum member, a record."""
+        kind = self.reference(type(value))
+        base: Any
+        for base in (int, float, str, tuple):
+            if isinstance(value, base):
+                return ["instance", kind, self.reference(base.__new__(base, value))]
+        if isinstance(value, numbers.Number):
+            return ["instance", kind, repr(value)]
+        return ["instance", kind, self._members(getattr(value, "__dict__", {}))]
+
+    def _row(self, value: Any) -> int:
+        if id(value) not in self._numbers:
+            self._numbers[id(value)] = number = len(self.rows)
+            self._alive.append(value)
+            self.rows.append([])
+            if isinstance(value, type):
+                self.rows[number] = self._class(value)
+            elif isinstance(value, FunctionType):
+                self.rows[number] = self._plain(value)
+            else:
+                self.rows[number] = self._jit(value)
+        return self._numbers[id(value)]
+
+    def _jit(self, function: Any) -> list[Any]:
+        text = normalised(function.src)
+        symbol = getattr(function, "_repr", None)
+        return [
+            "jit",
+            function.__qualname__,
+            bool(getattr(function, "noinline", False)),
+            self.reference(symbol) if symbol else [],
+            text,
+            self._reads(text, function.get_capture_scope()),
+        ]
+
+    def _plain(self, function: FunctionType) -> list[Any]:
+        """A Python function that runs while a kernel is compiled."""
+        try:
+            text = normalised(inspect.getsource(function))
+            names = inspect.getclosurevars(function)
+            return ["function", function.__qualname__, text, self._reads(text, {**names.globals, **names.nonlocals})]
+        except (OSError, SyntaxError, TypeError, ValueError, tokenize.TokenError):
+            return ["function", function.__qualname__, _raw(function), []]
+
+    def _class(self, value: type) -> list[Any]:
+        if issubclass(value, enum.Enum):
+            return [
+                "enum",
+                value.__qualname__,
+                [[name, self.reference(m.value)] for name, m in value.__members__.items()],
+            ]
+        bases = [self.reference(base) for base in value.__bases__]
+        return ["class", value.__qualname__, bases, self._members(vars(value))]
+
+    def _members(self, members: Mapping[str, Any]) -> list[Any]:
+        rows: list[Any] = []
+        for name, value in sorted(members.items()):
+            inner = getattr(value, "__func__", getattr(value, "fget", value))
+            own = isinstance(inner, FunctionType) and not _is_foreign(inner)
+            if not (name.startswith("__") and name.endswith("__")) or own or name == "__annotations__":
+                rows.append([name, self.reference(inner)])
+        return rows
+
+    def _reads(self, text: str, scope: Mapping[str, Any]) -> list[Any]:
+        """Each outside name that a function reads, with what it stands for."""
+        reads: dict[str, list[Any]] = {}
+        for chain in _chains(text):
+            value = scope.get(chain[0], _MISSING)
+            taken = 1
+            for attribute in chain[1:]:
+                if not isinstance(value, ModuleType):
+                    break
+                value = getattr(value, attribute, _MISSING)
+                taken += 1
+            if value is not _MISSING:
+                reads[".".join(chain[:taken])] = self.reference(value)
+        return [[name, reference] for name, reference in reads.items()]
+
+
+def is_jit(value: object) -> bool:
+    """Whether this is a function of Triton's, `@triton.jit` or `@triton.constexpr_function`."""
+    # By the class: asking the object would make Triton compute its own key, and fail for what it does not like.
+    return hasattr(type(value), "cache_key") and hasattr(type(value), "get_capture_scope")
+
+
+def _is_constexpr(value: object) -> bool:
+    return type(value).__name__ == "constexpr" and type(value).__module__.partition(".")[0] == "triton"
+
+
+def _is_foreign(value: object) -> bool:
+    """A function or class that is part of the toolchain or of Python, and not of the kernel sources."""
+    root = str(getattr(value, "__module__", None) or "").partition(".")[0]
+    named = hasattr(value, "__name__") or callable(value)
+    return named and (root in _FOREIGN or inspect.isbuiltin(value)) and not _is_constexpr(value)
+
+
+def _name(value: object) -> str:
+    return "" if isinstance(value, ModuleType) else f"{getattr(value, '__qualname__', type(value).__qualname__)}"
+
+
+def _raw(function: FunctionType) -> str:
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return ""  # made at run time, such as the methods of a named tuple: its class says all there is
+
+
+def _chains(text: str) -> list[tuple[str, ...]]:
+    """Every dotted name that a function reads from outside, sorted; its own parameters hide what they are called."""
+    tree = ast.parse(text)
+    function = tree.body[0]
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return sorted(_names([tree]))
+    given = function.args
+    own = {arg.arg for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg) if arg}
+    inside = {chain for chain in _names(function.body) if chain[0] not in own}
+    return sorted(inside | set(_names([given, *function.decorator_list])))
+
+
+def _names(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ...]]:
+    for node in (inner for outer in nodes for inner in ast.walk(outer)):
+        parts: list[str] = []
+        inner: ast.AST = node
+        while isinstance(inner, ast.Attribute):
+            parts.insert(0, inner.attr)
+            inner = inner.value
+        if isinstance(inner, ast.Name):
+            yield (inner.id, *parts)
+
+
+def normalised(text: str) -> str:
+    """Source text without comments, blank lines, trailing spaces and common indentation."""
+    text = textwrap.dedent(text)
+    lines = text.split("\n")  # as the tokenizer counts; str.splitlines also splits inside strings
+    inside: set[int] = set()
+    starts: list[int] = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        (row, column), (end, _) = token.start, token.end
+        kind = tokenize.tok_name[token.type]
+        if kind == "COMMENT":
+            lines[row - 1] = lines[row - 1][:column]
+        elif kind == "STRING":
+            inside.update(range(row, end))  # lines whose end lies inside a string: their spaces are its value
+        elif kind.endswith("STRING_START"):
+            starts.append(row)
+        elif kind.endswith("STRING_END"):
+            inside.update(range(starts.pop(), end))
+    kept = ((number, line if number in inside else line.rstrip()) for number, line in enumerate(lines, 1))
+    return "\n".join(line for number, line in kept if line or number in inside)

@@ -1,0 +1,155 @@
+"""Workers that hang, die, shout or are told to stop."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+
+from making import GFX942, HEAD, edited, request, written
+
+from aotkern.build import pool
+from aotkern.build.builder import compile_targets
+from aotkern.errors import BuildError, InputError
+
+TWO = (
+    HEAD
+    + """
+@triton.jit
+def store(x, V: tl.constexpr):
+    tl.store(x, V)
+
+
+@triton.jit
+def endless(x):
+    value = tl.load(x)
+    for i in tl.static_range(100_000_000):
+        value += i
+    tl.store(x, value)
+
+
+X = {"x": Pointer("fp32", "any")}
+KERNELS = (
+    Kernel(endless, Space(("gfx942",), X, options={"num_warps": 1})),
+    Kernel(store, Space(("gfx942",), {**X, "V": Constexpr(1.0, 2.0)}, options={"num_warps": 1})),
+)
+"""
+)
+ENDLESS = "endless[hip:gfx942](x:*fp32:D){num_warps=1}"
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path, monkeypatch):
+    """Scratch folders of workers in a place that can be looked at."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    return place
+
+
+def children():
+    """Processes that this one started and that still run."""
+    return Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+
+
+def test_a_variant_that_takes_too_long_fails_with_its_key_and_the_others_are_built(tmp_path, temporary):
+    before = children()
+    result = compile_targets(request(written(tmp_path, TWO), seconds=3.0))
+    assert [(error.key, error.reason) for error in result.failures] == [(ENDLESS, "no answer within 3 s")]
+    assert len(result.seconds) == 2
+    assert result.targets == {}
+    assert children() == before
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.fixture
+def killing(monkeypatch):
+    """Kill the worker as soon as it was asked to compile `ENDLESS`."""
+    ask = pool.WorkerProcess.ask
+
+    def fatal(self, question, seconds):
+        if question.get("text") == ENDLESS:
+            threading.Timer(0.3, os.kill, (self._process.pid, signal.SIGKILL)).start()
+        return ask(self, question, seconds)
+
+    monkeypatch.setattr(pool.WorkerProcess, "ask", fatal)
+
+
+def test_a_worker_killed_while_it_compiles_costs_only_its_variant(tmp_path, temporary, killing):
+    result = compile_targets(request(written(tmp_path, TWO)))
+    (error,) = result.failures
+    assert error.key == ENDLESS
+    assert error.reason == "the worker died (signal SIGKILL)"
+    assert len(result.seconds) == 2
+    assert list(temporary.iterdir()) == []
+
+
+def test_what_a_dying_worker_printed_is_part_of_the_reason(tmp_path):
+    text = edited(TWO, ("KERNELS = (", "import os\nos.write(2, b'last words')\nos._exit(7)\nKERNELS = ("))
+    with pytest.raises(
+        BuildError, match=r"kernel sources: the worker died \(exit code 7\); it last printed:\nlast words"
+    ):
+        compile_targets(request(written(tmp_path, text)))
+
+
+def test_a_worker_that_closes_its_pipes_and_lives_on_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(pool, "_FAREWELL_SECONDS", 0.5)
+    text = edited(TWO, ("KERNELS = (", "import os, time\nos.closerange(3, 64)\ntime.sleep(600)\nKERNELS = ("))
+    before = children()
+    with pytest.raises(BuildError, match="the worker died"):
+        compile_targets(request(written(tmp_path, text)))
+    assert children() == before
+
+
+def test_a_source_that_prints_disturbs_nobody(tmp_path):
+    noise = 'print(\'{"error": "x"}\', flush=True)\nimport os\nos.write(1, b"more\\n")\nos.write(2, b"more\\n")\n'
+    text = edited(
+        TWO,
+        ("KERNELS = (", f"{noise}KERNELS = ("),
+        ('Kernel(endless, Space(("gfx942"', 'Kernel(endless, Space(("gfx950"'),
+    )
+    result = compile_targets(request(written(tmp_path, text), GFX942))
+    assert not result.failures
+    assert len(result.targets[GFX942].manifest.variants) == 2
+
+
+@pytest.mark.parametrize("text", ["KERNELS = 5\n", "KERNELS = ()\n", "1 / 0\n"])
+def test_a_source_that_is_refused_leaves_no_process_behind(tmp_path, temporary, text):
+    before = children()
+    with pytest.raises(InputError):
+        compile_targets(request(written(tmp_path, text)))
+    assert children() == before
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_declaration_that_is_refused_leaves_no_process_behind(tmp_path, temporary):
+    before = children()
+    with pytest.raises(InputError, match="a choice for this parameter"):
+        compile_targets(request(written(tmp_path, edited(TWO, (', "V": Constexpr(1.0, 2.0)', "")))))
+    assert children() == before
+    assert list(temporary.iterdir()) == []
+
+
+def test_an_interrupt_does_not_wait_for_what_is_being_compiled(tmp_path, temporary):
+    # Ctrl-C reaches the parent only, whose threads wait for workers; the endless variant would end by its time-out.
+    before, steps = children(), []
+    main = threading.main_thread().ident
+    threading.Timer(3.0, signal.pthread_kill, (main, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        compile_targets(request(written(tmp_path, TWO), seconds=30.0), steps.append)
+    assert steps == []
+    assert children() == before
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_fault_of_the_caller_ends_the_workers_too(tmp_path):
+    def tell(_):
+        raise ZeroDivisionError
+
+    before = children()
+    with pytest.raises(ZeroDivisionError):
+        compile_targets(request(written(tmp_path, TWO), reverse=True, seconds=600.0), tell)
+    assert children() == before

@@ -1,0 +1,302 @@
+import errno
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+
+from making import GFX942, SINGLE, Answer, built, packed, request, written
+
+from aotkern.build import store as module
+from aotkern.build.builder import compile_targets
+from aotkern.build.store import Store
+from aotkern.bundle import Bundle
+from aotkern.digest import Digest
+
+CONTENT = Digest.of(b"content")
+FACTS = {"digest": str(Digest.of(b"data\n\0more")), "size": 10, "code": {}, "launch": {}, "microseconds": 1}
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A store with one entry, and the file of that entry."""
+    store = Store(tmp_path / "store")
+    store.put(CONTENT, FACTS, b"data\n\0more")
+    (path,) = (tmp_path / "store").glob("??/*")
+    return store, path
+
+
+def test_what_was_kept_comes_back(kept):
+    store, path = kept
+    entry = store.get(CONTENT)
+    assert entry.data == b"data\n\0more"
+    assert FACTS.items() <= entry.facts.items()
+    assert path.name == CONTENT.hex
+    assert store.problem == ""
+
+
+def test_what_was_never_kept_is_absent(kept):
+    assert kept[0].get(Digest.of(b"else")) is None
+    assert Store(kept[1] / "nowhere").get(CONTENT) is None
+
+
+def test_every_flipped_byte_and_every_cut_make_an_entry_absent(kept):
+    store, path = kept
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert store.get(CONTENT) is None
+        path.write_bytes(whole[:place])
+        assert store.get(CONTENT) is None
+    path.write_bytes(whole + b"x")
+    assert store.get(CONTENT) is None
+
+
+def test_an_entry_under_another_name_is_absent(kept):
+    store, path = kept
+    other = Digest.of(b"else")
+    (store.root / other.hex[:2]).mkdir(exist_ok=True)
+    (store.root / other.hex[:2] / other.hex).write_bytes(path.read_bytes())
+    assert store.get(other) is None
+
+
+@pytest.mark.parametrize("head", [b"{}", b"[]", b"null", b"{", b'{"digest":1}'], ids=repr)
+def test_an_entry_whose_facts_are_others_is_absent(kept, head):
+    store, path = kept
+    body = head + b"\ndata\n\0more"
+    path.write_bytes(str(Digest.of(body)).encode() + b"\n" + body)
+    assert store.get(CONTENT) is None
+
+
+def test_an_entry_of_another_aotkern_is_absent(kept, monkeypatch):
+    monkeypatch.setattr(module, "_LAYOUT", "other,fields")
+    assert kept[0].get(CONTENT) is None
+
+
+def test_a_full_disk_is_noted_and_leaves_nothing(kept, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    store, path = kept
+    monkeypatch.setattr(os, "fchmod", full)
+    store.put(Digest.of(b"else"), FACTS, b"data")
+    assert store.problem.endswith("No space left on device")
+    assert [file for file in store.root.rglob("*") if file.is_file()] == [path]
+
+
+def test_trim_removes_the_oldest_above_the_cap(tmp_path):
+    store = Store(tmp_path)
+    for age, name in enumerate((b"new", b"middle", b"old")):
+        store.put(Digest.of(name), FACTS, bytes(1000))
+        os.utime(store._path(Digest.of(name)), (2e9 - age, 2e9 - age))
+    size = store._path(Digest.of(b"new")).stat().st_size
+    store.trim(3 * size)
+    assert len(list(tmp_path.glob("??/*"))) == 3
+    store.trim(2 * size)
+    assert [store._path(Digest.of(name)).exists() for name in (b"new", b"middle", b"old")] == [True, True, False]
+
+
+def test_trim_removes_what_killed_writers_left(kept):
+    store, path = kept
+    stale, fresh = path.with_name(".x.1.tmp"), path.with_name(".x.2.tmp")
+    stale.write_bytes(b"half")
+    fresh.write_bytes(b"half")
+    os.utime(stale, (1e9, 1e9))
+    store.trim()
+    assert (stale.exists(), fresh.exists(), path.exists()) == (False, True, True)
+
+
+def test_many_threads_and_trims_at_once(tmp_path):
+    stores = [Store(tmp_path) for _ in range(8)]
+
+    def work(store, number):
+        for round_ in range(30):
+            content = Digest.of(f"{round_ % 5}".encode())
+            store.put(content, FACTS, b"data\n\0more")
+            entry = store.get(content)
+            assert entry is None or entry.data == b"data\n\0more"
+            if number == 0:
+                store.trim(2000)
+
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(stores, range(8), strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [store.problem for store in stores] == [""] * 8
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+# With builds.
+
+
+@pytest.fixture
+def source(tmp_path):
+    return written(tmp_path / "source", SINGLE)
+
+
+def test_what_is_unchanged_is_not_compiled_again(source, tmp_path):
+    first = compile_targets(request(source, store=tmp_path / "store"))
+    again = compile_targets(request(source, store=tmp_path / "store"))
+    assert (len(first.seconds), first.reused, len(again.seconds), again.reused) == (1, 0, 0, 1)
+    assert packed(first.targets[GFX942]) == packed(again.targets[GFX942])
+    assert packed(built(source).targets[GFX942]) == packed(again.targets[GFX942])
+
+
+@pytest.mark.parametrize("damage", [lambda raw: b"", lambda raw: raw[: len(raw) // 2], lambda raw: raw[:-1] + b"\xff"])
+def test_a_damaged_entry_is_compiled_anew_and_healed(source, tmp_path, damage):
+    root = tmp_path / "store"
+    first = compile_targets(request(source, store=root))
+    (path,) = root.glob("??/*")
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    again = compile_targets(request(source, store=root))
+    assert (len(again.seconds), again.reused) == (1, 0)
+    assert packed(first.targets[GFX942]) == packed(again.targets[GFX942])
+    assert Store(root).get(Digest(path.name)) is not None
+
+
+def command(*arguments, before=(), **environment):
+    done = subprocess.run(
+        [*before, sys.executable, "-m", "aotkern", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[2]), **environment},
+    )
+    return Answer(done.returncode, done.stdout, done.stderr)
+
+
+def test_a_store_that_cannot_be_written_makes_builds_slower_and_not_wrong(source, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("becoming another user needs root")
+    root = tmp_path / "store"
+    compile_targets(request(source, store=root))
+    for path in [tmp_path, *tmp_path.parents, *tmp_path.rglob("*")]:
+        if path.is_relative_to(tmp_path.parents[1]):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    out = tmp_path / "out"
+    out.mkdir()
+    out.chmod(0o777)
+    before = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    probe = "import subprocess, sys; subprocess.run([sys.executable, '-c', ''], check=True)"
+    if subprocess.run([*before, sys.executable, "-c", probe], capture_output=True, check=False).returncode:
+        pytest.skip("another user may not run this Python installation")
+    reused = command(
+        "build", source.path, "-t", "gfx942", "-j1", "-o", out, "--json", before=before, AOTKERN_CACHE=str(root)
+    )
+    document = reused.json("build")
+    assert (document["reused"], document["store_problem"]) == (1, None)
+    empty = tmp_path / "nothing"
+    empty.mkdir()
+    made = command(
+        "build", source.path, "-t", "gfx942", "-j1", "-o", out, "--json", before=before, AOTKERN_CACHE=str(empty)
+    )
+    document = made.json("build")
+    assert document["compiled"] == 1
+    assert document["store_problem"].endswith("Permission denied")
+    assert document["bundles"][0]["changed"] is False
+    assert list(empty.iterdir()) == []
+
+
+def test_a_store_that_cannot_be_made_is_noted_and_the_build_goes_on(source, tmp_path):
+    (tmp_path / "file").write_text("")
+    result = compile_targets(request(source, store=tmp_path / "file" / "store"))
+    assert result.store_problem.endswith("Not a directory")
+    assert packed(result.targets[GFX942]) == packed(built(source).targets[GFX942])
+
+
+def as_nobody(work):
+    """Run `work` in a child of this process that has given up root; its exit code."""
+    child = os.fork()
+    if not child:
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            os._exit(work())
+        finally:
+            os._exit(99)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_store_of_somebody_else_is_read_and_not_written(kept, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("becoming another user needs root")
+    store, path = kept
+    for folder in (*path.parents[:5],):
+        if folder != folder.parent and folder.owner() == "root" and "pytest" in str(folder):
+            folder.chmod(0o755)
+    before = sorted(store.root.rglob("*"))
+
+    def work():
+        read = store.get(CONTENT) is not None
+        store.put(Digest.of(b"else"), FACTS, b"data")
+        store.trim(0)
+        return 0 if read and store.problem.endswith("Permission denied") else 1
+
+    assert as_nobody(work) == 0
+    assert sorted(store.root.rglob("*")) == before
+
+
+def test_eight_builds_share_one_empty_folder(source, tmp_path):
+    arguments = ["build", source.path, "-t", "gfx942", "-j1", "-o", tmp_path / "out", "--json"]
+    answers = []
+
+    def one():
+        answers.append(command(*arguments, AOTKERN_CACHE=str(tmp_path / "store")))
+
+    threads = [threading.Thread(target=one) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    documents = [answer.json("build") for answer in answers]
+    assert len({row["digest"] for document in documents for row in document["bundles"]}) == 1
+    assert {document["store_problem"] for document in documents} == {None}
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["kernels_here.gfx942.aotk"]
+    assert not list((tmp_path / "store").rglob("*.tmp"))
+    assert len(list((tmp_path / "store").glob("??/*"))) == 1
+    Bundle.open(tmp_path / "out" / "kernels_here.gfx942.aotk").verify()
+
+
+def planted(source, root, tmp_path):
+    """Put the code of another kernel under the right key into a store."""
+    compile_targets(request(source, store=root))
+    other = built(written(tmp_path / "other", SINGLE.replace('"V": 1.0', '"V": 2.0'))).targets[GFX942]
+    (data,) = other.objects.values()
+    (path,) = root.glob("??/*")
+    facts = json.loads(path.read_bytes().split(b"\n", 2)[1])
+    entry = other.manifest.objects[0]
+    facts = {**facts, "digest": str(entry.digest), "size": entry.size, "code": dict(entry.facts)}
+    del facts["content"], facts["layout"]
+    Store(root).put(Digest(path.name), facts, data)
+    return data
+
+
+def test_a_planted_binary_never_passes_an_audit(source, tmp_path):
+    root = tmp_path / "store"
+    honest = packed(built(source).targets[GFX942])
+    golden = tmp_path / "golden.json"
+    golden.write_bytes(Bundle.decode(honest, "x").manifest.to_bytes())
+    data = planted(source, root, tmp_path)
+    environment = {"AOTKERN_CACHE": str(root)}
+    # The build trusts the store...
+    poisoned = tmp_path / "out" / "kernels_here.gfx942.aotk"
+    assert command("build", source.path, "-t", "gfx942", "-j1", "-o", poisoned.parent, **environment).code == 0
+    assert data in [Bundle.open(poisoned).object(entry.digest) for entry in Bundle.open(poisoned).manifest.objects]
+    # ... the audit compiles anew and sees that today's sources are still what the baseline was ...
+    fresh = command("audit", "identity", source.path, "-t", "gfx942", "--baseline", golden, "--json", **environment)
+    assert fresh.json("audit")["reports"][0]["counts"] == {"identical": 1}
+    # ... and that the bundle is not.
+    judged = command(
+        "audit", "identity", "-t", "gfx942", "--baseline", golden, "--bundle", poisoned, "--json", **environment
+    )
+    assert judged.json("audit", 1)["reports"][0]["counts"] == {"different": 1}
+    built_from_it = command("diff", golden, poisoned, **environment)
+    assert built_from_it.code == 1
