@@ -39,8 +39,12 @@ def touch(a, b, c, out, n, stride, offset, scale, BLOCK: tl.constexpr):
 """
 
 
-def worker(rounds: int, launches: int, paper: bool) -> list[float]:
-    """Seconds of each round of launches in this process, after a warm-up that compiles one binary."""
+Round = tuple[float, float]
+"""Seconds of a round of launches: by the clock, and of this process's processor time."""
+
+
+def worker(rounds: int, launches: int, paper: bool) -> list[Round]:
+    """The rounds of launches in this process, after a warm-up that compiles one binary."""
     from bench_touch_kernel import touch
 
     if paper:
@@ -63,16 +67,16 @@ def worker(rounds: int, launches: int, paper: bool) -> list[float]:
     wait()
     times = []
     for _ in range(rounds):
-        begun = time.perf_counter()
+        begun, spent = time.perf_counter(), time.process_time()
         for _ in range(launches):
             launch()
         wait()
-        times.append(time.perf_counter() - begun)
+        times.append((time.perf_counter() - begun, time.process_time() - spent))
     return times
 
 
-def program(processes: int, arguments: list[str], environment_: dict[str, str]) -> tuple[list[float], float]:
-    """Run all processes at once: the seconds of every round of each, and of the whole."""
+def program(processes: int, arguments: list[str], environment_: dict[str, str]) -> tuple[list[Round], float]:
+    """Run all processes at once: every round of each, and the seconds of the whole."""
     begun = time.perf_counter()
     jobs = [
         subprocess.Popen(
@@ -122,7 +126,7 @@ def main() -> None:
         paper = ["--paper"] if options.paper else []
         arguments = ["--rounds", str(options.rounds), "--launches", str(options.launches), *paper]
         program(1, ["--rounds", "1", "--launches", "1", *paper], base)  # fills the disk cache
-        runs: dict[str, list[list[float]]] = {"plain": [], "watched": []}
+        runs: dict[str, list[list[Round]]] = {"plain": [], "watched": []}
         whole: dict[str, list[float]] = {"plain": [], "watched": []}
         compiles = []
         for pair in range(options.pairs):
@@ -138,25 +142,40 @@ def main() -> None:
                 whole[kind].append(total)
                 if kind == "watched":
                     compiles.append(watched_compiles(folder))
-    medians = {kind: statistics.median(time for times in rows for time in times) for kind, rows in runs.items()}
-    each = [statistics.median(times) for times in runs["plain"]]
-    print(
-        json.dumps(
-            {
-                "processes": options.processes,
-                "launches_per_round": options.launches,
-                "rounds": options.rounds * options.processes * options.pairs,
-                "plain_us_per_launch": round(1e6 * medians["plain"] / options.launches, 3),
-                "watched_us_per_launch": round(1e6 * medians["watched"] / options.launches, 3),
-                "ratio": round(medians["watched"] / medians["plain"], 4),
-                "plain_runs_spread": round(max(each) / min(each), 4),
-                "whole_run_seconds": {kind: [round(total, 2) for total in totals] for kind, totals in whole.items()},
-                "compiles_recorded": compiles,
-                "expected_compiles": options.processes,
-            },
-            indent=2,
-        )
-    )
+    print(json.dumps(summary(options, runs, whole, compiles), indent=2))
+
+
+def summary(
+    options: argparse.Namespace,
+    runs: dict[str, list[list[Round]]],
+    whole: dict[str, list[float]],
+    compiles: list[int],
+) -> dict[str, object]:
+    """Medians in microseconds a launch, with and without the watch, by the clock and in processor time."""
+
+    def median(rows: list[list[Round]], which: int) -> float:
+        return 1e6 / options.launches * statistics.median(pair[which] for rounds in rows for pair in rounds)
+
+    def compared(which: int) -> dict[str, float]:
+        plain, watched = (median(runs[kind], which) for kind in ("plain", "watched"))
+        each = [median([rounds], which) for rounds in runs["plain"]]
+        return {
+            "plain_us": round(plain, 3),
+            "watched_us": round(watched, 3),
+            "ratio": round(watched / plain, 4),
+            "plain_runs_spread": round(max(each) / min(each), 4),
+        }
+
+    return {
+        "processes": options.processes,
+        "rounds": options.rounds * options.processes * options.pairs,
+        "launches_per_round": options.launches,
+        "clock": compared(0),
+        "processor_time": compared(1),
+        "whole_run_seconds": {kind: [round(total, 2) for total in totals] for kind, totals in whole.items()},
+        "compiles_recorded": compiles,
+        "expected_compiles": options.processes,
+    }
 
 
 if __name__ == "__main__":

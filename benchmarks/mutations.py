@@ -1,169 +1,259 @@
-"""How many faults in machine code the numerics audit notices: single bits flipped in instructions that were executed.
+"""How many wrong instructions the numerics audit finds: single bits flipped in instructions that were executed.
 
-    python benchmarks/mutations.py BUNDLE OUT.json [--places 300] [--seed 0] [--most 2]
+    python benchmarks/mutations.py BUNDLE... [--places 300] [--seed 0] [--json FILE]
 
-For each place a variant, a case of the numerics audit, an instruction that this case executed and one bit of it are
-drawn from the seed; the case runs with that bit flipped. The fault counts as caught when the emulator stops, when an
-output is wrong by the audit's own tolerance, or when the static check finds something that it did not find before.
+The places are spread evenly over the kernels of all bundles, and within a kernel over a few of its variants. A place is
+an instruction that the audit's own cases execute, and one of its bits; both are drawn from the seed. The changed code
+then runs the same cases:
 
-Told as equivalent, and left out of the share, are faults after which the instruction means the same to a functional
-emulator: the decoder spells it alike, or both spellings differ only in cache hints of loads and stores, or both are
-instructions without effect (waits, nops). Whatever else survives counts as missed, though some of it is equivalent too:
-results that nothing reads, conditions that no input can tell apart, bits far below a tolerance.
+    caught       an output is wrong, or the code did what it must not
+    no effect    the bit means nothing: the instruction is spelt as before, or differs only in what an emulator does not
+                 model (waits, pauses, cache hints)
+    equivalent   all memory of the launches is equal bit by bit, with the audit's inputs and with those of `WIDER` other
+                 seeds, which draw other sizes and strides as well
+    not caught   everything else: memory differs within the tolerance, or differs for other inputs only
+
+The share that counts is that of `caught` among `caught` and `not caught`. That an equivalent is one rests on the inputs
+that were tried, so the report also says what the share would be if every equivalent were a mistake that nobody saw.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
-import random
-import re
+import sys
+import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import aotkern_kernels.cases
+import numpy as np
 
-from aotkern.audit.cases import Case, constants
+from aotkern.audit.cases import Case, CaseFunction, Typed
 from aotkern.audit.executors import Emulated
-from aotkern.audit.numerics import _copied, choose, judge
+from aotkern.audit.numerics import choose, run_case
 from aotkern.bundle import Bundle
 from aotkern.codeobject import elf
 from aotkern.drivers.emulator import EmulatorDriver
-from aotkern.drivers.protocol import Launch
+from aotkern.drivers.protocol import Function
 from aotkern.emulator.control import WITHOUT_EFFECT
 from aotkern.emulator.disassembler import Instruction, decode
-from aotkern.emulator.static import check
-from aotkern.errors import AotkernError, EmulatorError
+from aotkern.errors import AotkernError
 from aotkern.manifest import VariantEntry
 from aotkern.target import Target
 
-_HINTS = re.compile(r" (sc0|sc1|nt)\b")
-
-
-class MutatingDriver(EmulatorDriver):
-    """Runs images with one bit flipped, and keeps the image that it was given."""
-
-    flip: tuple[int, int] | None = None
-    image = b""
-
-    def launch(self, launch: Launch) -> None:
-        """Execute the changed image."""
-        self.image = self._images[launch.function.module]
-        if self.flip is None:
-            super().launch(launch)
-            return
-        self._images[launch.function.module] = flipped(self.image, *self.flip)
-        try:
-            super().launch(launch)
-        finally:
-            self._images[launch.function.module] = self.image
+WIDER = tuple(range(101, 109))
+"""Seeds of the further inputs that tell an equivalent mutation."""
+IDLE = WITHOUT_EFFECT | {"s_endpgm"}
+"""Instructions whose operand means nothing to an emulator."""
+HINTS = ("sc0", "sc1", "nt")
+VARIANTS = 3
+"""Most variants of one kernel that are changed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """A case of a variant, the image that it runs and the instructions that it executes there."""
+class Mutation:
+    """One flipped bit and what came of it.
 
+    Attributes:
+        key: The variant.
+        offset: Of the instruction, in the image.
+        bit: Counted from the lowest bit of its first byte.
+        before: The instruction.
+        after: What it became.
+        result: `caught`, `no effect`, `equivalent` or `not caught`.
+        why: The first error, or how the result was told.
+    """
+
+    key: str
+    offset: int
+    bit: int
+    before: str
+    after: str
+    result: str
+    why: str
+
+
+class Planted(EmulatorDriver):
+    """An emulator that executes other bytes than those that it is given to load."""
+
+    image: bytes | None = None
+
+    def load(self, device: int, image: bytes, symbol: str, shared: int) -> Function:
+        return super().load(device, self.image or image, symbol, shared)
+
+
+class Recording:
+    """An executor that keeps the memory of every launch.
+
+    Attributes:
+        memory: Of each launch: all arrays, as bytes.
+        instructions: Wave instructions of the longest launch.
+        executed: Image offsets of all instructions that were executed.
+    """
+
+    on = "emulator"
+
+    def __init__(self, bundle: Path, target: Target, image: bytes | None = None, limit: int = 1 << 32) -> None:
+        self._driver = Planted(limit=limit)
+        self._driver.image = image
+        self._emulated = Emulated(bundle, target.arch, self._driver)
+        self.memory: list[bytes] = []
+        self.instructions = 0
+        self.executed: set[int] = set()
+
+    def run(self, variant: VariantEntry, case: Case, values: Mapping[str, Any]) -> None:
+        """Launch once, and keep what stands in memory."""
+        self._emulated.run(variant, case, values)
+        arrays = (value.data if isinstance(value, Typed) else value for value in values.values())
+        self.memory.append(b"".join(array.tobytes() for array in arrays if isinstance(array, np.ndarray)))
+        if self._driver.last is not None:
+            self.instructions = max(self.instructions, self._driver.last.wave_instructions)
+            self.executed.update(self._driver.last.addresses)
+
+
+@dataclass
+class Subject:
+    """A variant to be changed, with what it does unchanged."""
+
+    bundle: Path
     variant: VariantEntry
-    case: Case
     image: bytes
-    addresses: tuple[int, ...]
+    cases: CaseFunction
+    _drawn: dict[int, list[Case]] = field(default_factory=dict)
+    _right: dict[int, Recording] = field(default_factory=dict)
+
+    @property
+    def target(self) -> Target:
+        return self.variant.key.target
+
+    def drawn(self, seed: int) -> list[Case]:
+        """The cases of a seed, drawn once."""
+        if seed not in self._drawn:
+            self._drawn[seed] = list(self.cases(self.variant.key, seed))
+        return self._drawn[seed]
+
+    def right(self, seed: int) -> Recording:
+        """What the unchanged code does; it must pass its audit."""
+        if seed not in self._right:
+            recording = Recording(self.bundle, self.target)
+            for case in self.drawn(seed):
+                if error := run_case(self.variant, case, recording, seed).error:
+                    raise SystemExit(f"{self.variant.text}: wrong before any change: {error}")
+            self._right[seed] = recording
+        return self._right[seed]
+
+    def judge(self, image: bytes, seed: int) -> tuple[str, bool]:
+        """The first error of changed code, and whether all memory is as it should be, bit by bit."""
+        right = self.right(seed)
+        recording = Recording(self.bundle, self.target, image, limit=4 * right.instructions + 100_000)
+        for case in self.drawn(seed):
+            if error := run_case(self.variant, case, recording, seed).error:
+                return f"{case.name}: {error}", False
+        return "", recording.memory == right.memory
+
+    def mutate(self, rng: np.random.Generator, seed: int) -> Mutation:
+        """Flip one bit of one executed instruction."""
+        offset = int(rng.choice(sorted(self.right(seed).executed)))
+        parsed = elf.parse(self.image, self.variant.text)
+        load = next(load for load in parsed.loads if load.address <= offset < load.address + load.size)
+        place = offset - load.address + load.offset
+        before = decode(self.image, self.target, place)
+        bit = int(rng.integers(len(before.code) * 8))
+        image = bytearray(self.image)
+        image[place + bit // 8] ^= 1 << bit % 8
+        try:
+            found = decode(bytes(image), self.target, place)
+        except AotkernError as error:
+            return Mutation(self.variant.text, offset, bit, before.text, str(error), *self.classify(bytes(image), seed))
+        if told(before) == told(found):
+            result, why = "no effect", "the same but for what is not modelled"
+        else:
+            result, why = self.classify(bytes(image), seed)
+        return Mutation(self.variant.text, offset, bit, before.text, found.text, result, why)
+
+    def classify(self, image: bytes, seed: int) -> tuple[str, str]:
+        """What became of changed code, and how that was told."""
+        error, same = self.judge(image, seed)
+        if error:
+            return "caught", error
+        if not same:
+            return "not caught", "memory differs within the tolerance"
+        for other in WIDER:
+            error, same = self.judge(image, other)
+            if error or not same:
+                return "not caught", f"only with seed {other}: {error or 'memory differs within the tolerance'}"
+        return "equivalent", f"memory is equal with {1 + len(WIDER)} seeds"
 
 
-def flipped(image: bytes, place: int, bit: int) -> bytes:
-    """The image with one bit of one byte flipped."""
-    return image[:place] + bytes([image[place] ^ 1 << bit]) + image[place + 1 :]
+def told(instruction: Instruction) -> tuple[object, ...]:
+    """What an emulator sees of an instruction."""
+    if instruction.name in IDLE:
+        return (instruction.name,)
+    seen = tuple(pair for pair in instruction.modifiers if pair[0] not in HINTS)
+    return len(instruction.code), instruction.mnemonic, instruction.operands, seen
 
 
-def verdict(executor: Emulated, ground: Ground) -> str:
-    """Why a run is wrong, or nothing."""
-    values = {name: _copied(value) for name, value in ground.case.arguments.items()}
-    try:
-        executor.run(ground.variant, ground.case, {**constants(ground.variant.key), **values})
-    except AotkernError as error:
-        return type(error).__name__
-    wrong = [name for name, expected in ground.case.expected.items() if judge(values[name], expected)[1]]
-    return f"wrong {', '.join(wrong)}" if wrong else ""
+def subjects(paths: list[Path], cases: Mapping[str, CaseFunction], seed: int) -> Iterator[list[Subject]]:
+    """Of each kernel of each bundle, the variants to be changed."""
+    for path in paths:
+        bundle = Bundle.open(path)
+        for kernel in bundle.manifest.kernels:
+            entries = [variant for variant in bundle.manifest.variants if variant.kernel == kernel.name]
+            yield [
+                Subject(path, variant, bundle.object(variant.object), cases[kernel.name])
+                for variant in choose(entries, VARIANTS, seed)
+            ]
 
 
-def grounds(bundle: Bundle, executor: Emulated, driver: MutatingDriver, most: int) -> Iterator[Ground]:
-    """Every case of the chosen variants, run once as it is."""
-    for kernel in bundle.manifest.kernels:
-        distinct = list({v.object: v for v in bundle.manifest.variants if v.kernel == kernel.name}.values())
-        for variant in choose(distinct, most, 0):
-            for case in aotkern_kernels.cases.CASES[kernel.name](variant.key, 0):
-                ground = Ground(variant, case, b"", ())
-                found = verdict(executor, ground)
-                if found or driver.last is None:
-                    raise SystemExit(f"{variant.text}, {case.name}: {found} without any fault")
-                yield Ground(variant, case, driver.image, driver.last.addresses)
-
-
-def equivalent(before: Instruction, after: Instruction) -> bool:
-    """Whether two spellings mean the same to a functional emulator."""
-    idle = WITHOUT_EFFECT | {"s_endpgm"}  # whose constant means nothing either
-    if before.text == after.text or (before.name == after.name and before.name in idle):
-        return True
-    if "_store" in before.name or "_load" in before.name:
-        return _HINTS.sub("", before.text) == _HINTS.sub("", after.text) and "lds" not in after.text
-    return False
-
-
-def outcome(
-    rng: random.Random, ground: Ground, executor: Emulated, driver: MutatingDriver, target: Target
-) -> dict[str, Any]:
-    """Flip one drawn bit and say what became of it."""
-    text = elf.parse(ground.image, "image").section(".text")
-    shift = text.offset - text.address
-    pc = rng.choice(ground.addresses)
-    before = decode(ground.image, target, pc + shift, -shift)
-    place, bit = pc + shift + rng.randrange(len(before.code)), rng.randrange(8)
-    changed = flipped(ground.image, place, bit)
-    row: dict[str, Any] = {"kernel": ground.variant.kernel, "case": ground.case.name, "pc": pc, "before": before.text}
-    try:
-        after = decode(changed, target, pc + shift, -shift)
-    except EmulatorError:
-        return row | {"after": "", "outcome": "caught: no instruction"}
-    row["after"] = after.text
-    if equivalent(before, after):
-        return row | {"outcome": "equivalent"}
-    driver.flip = (place, bit)
-    found = verdict(executor, ground)
-    driver.flip = None
-    if found:
-        return row | {"outcome": f"caught: {found}"}
-    if set(check(changed)) - set(check(ground.image)):
-        return row | {"outcome": "caught: static check"}
-    return row | {"outcome": "missed"}
+def report(mutations: list[Mutation]) -> str:
+    """A row for each kernel and target, and the sum."""
+    rows: dict[str, Counter[str]] = {}
+    for mutation in mutations:
+        name = mutation.key.partition("(")[0]
+        rows.setdefault(name, Counter())[mutation.result] += 1
+    total: Counter[str] = sum(rows.values(), Counter())
+    results = ("caught", "no effect", "equivalent", "not caught")
+    lines = [f"| kernel | places | {' | '.join(results)} |", "|---|---:|---:|---:|---:|---:|"]
+    for name, counts in [*rows.items(), ("**all**", total)]:
+        lines.append(f"| {name} | {counts.total()} | " + " | ".join(str(counts[result]) for result in results) + " |")
+    caught, missed = total["caught"], total["not caught"]
+    least = caught, caught + missed + total["equivalent"]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"caught of those that are not equivalent: {caught} of {caught + missed}, {caught / (caught + missed):.1%}",
+            f"if every equivalent counted as missed: {least[0]} of {least[1]}, {least[0] / least[1]:.1%}",
+        ]
+    )
 
 
 def main() -> None:
-    """Draw, run, count, write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("bundle", type=Path)
-    parser.add_argument("out", type=Path)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundles", nargs="+", type=Path)
+    parser.add_argument("--cases", default="aotkern_kernels.cases", help="module with CASES")
     parser.add_argument("--places", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--most", type=int, default=2)
-    given = parser.parse_args()
-    driver = MutatingDriver()
-    bundle = Bundle.open(given.bundle)
-    target = bundle.manifest.target
-    executor = Emulated(given.bundle, target.arch, driver)
-    ground = list(grounds(bundle, executor, driver, given.most))
-    rng = random.Random(given.seed)
-    rows = []
-    for _ in range(given.places):
-        rows.append(outcome(rng, rng.choice(ground), executor, driver, target))
-        print(rows[-1]["outcome"], rows[-1]["before"], "->", rows[-1]["after"], flush=True)
-    counts = Counter(str(row["outcome"]).partition(":")[0] for row in rows)
-    share = counts["caught"] / max(1, counts["caught"] + counts["missed"])
-    print(dict(counts), f"caught {share:.1%}")
-    given.out.write_text(
-        json.dumps({"target": str(target), "counts": counts, "share": share, "rows": rows}, indent=1) + "\n"
-    )
+    parser.add_argument("--json", type=Path, help="every mutation, one a line")
+    arguments = parser.parse_args()
+    cases = importlib.import_module(arguments.cases).CASES
+    kernels = list(subjects(arguments.bundles, cases, arguments.seed))
+    rng = np.random.default_rng(arguments.seed)
+    started = time.perf_counter()
+    mutations: list[Mutation] = []
+    for place in range(arguments.places):
+        kernel = kernels[place % len(kernels)]
+        subject = kernel[place // len(kernels) % len(kernel)]
+        mutations.append(subject.mutate(rng, arguments.seed))
+        print(f"{place + 1}/{arguments.places} {mutations[-1]}", file=sys.stderr, flush=True)
+    if arguments.json:
+        arguments.json.write_text("".join(json.dumps(asdict(mutation)) + "\n" for mutation in mutations))
+    print(report(mutations))
+    print(f"\n{time.perf_counter() - started:.0f} s")
 
 
 if __name__ == "__main__":

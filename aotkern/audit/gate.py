@@ -141,7 +141,7 @@ def _verify(path: Path) -> Report:
 
 
 def _identity(step: IdentityStep) -> Report:
-    return identity.compare(Side.either(step.baseline), Side.either(step.bundle))
+    return identity.compare(Side.either(step.baseline), Side.either(step.bundle), step.only)
 
 
 def _resources(step: ResourcesStep) -> Report:

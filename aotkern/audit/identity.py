@@ -135,7 +135,8 @@ class IdentityReport:
     def summary(self) -> str:
         """The obstacle, or how many variants are in which state."""
         counts = ", ".join(f"{number} {state}" for state, number in self.counts.items())
-        return self.obstacle or f"{counts} against {self.baseline}"
+        besides = f"; {self.besides} others of it left aside" if self.besides else ""
+        return self.obstacle or f"{counts} against {self.baseline}{besides}"
 
     @property
     def changed_sources(self) -> int:

@@ -30,10 +30,11 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class IdentityStep:
-    """A bundle that must be what its golden manifest says."""
+    """A bundle that must be what its golden manifest says; `only` some variants of it, if patterns are given."""
 
     bundle: Path
     baseline: Path
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ class _Reader:
         top = self._table(value, "", ("version",), _STEPS)
         policy = Policy(
             verify=self._verify(top) if top.has("verify") else (),
-            identity=tuple(map(self._identity, self._tables(top, "identity", ("bundle", "baseline")))),
+            identity=tuple(map(self._identity, self._tables(top, "identity", ("bundle", "baseline"), ("only",)))),
             resources=tuple(map(self._resources, self._tables(top, "resources", ("bundle",), ("baseline", "rule")))),
             reproducible=tuple(map(self._reproducible, self._tables(top, "reproducible", ("kernels", "targets")))),
             coverage=tuple(map(self._coverage, self._tables(top, "coverage", ("bundle", "domain")))),
@@ -157,7 +158,8 @@ class _Reader:
         return tuple(map(Path, bundles))
 
     def _identity(self, form: Fields) -> IdentityStep:
-        return IdentityStep(Path(form.text("bundle")), Path(form.text("baseline")))
+        only = self._texts(form, "only") if form.has("only") else ()
+        return IdentityStep(Path(form.text("bundle")), Path(form.text("baseline")), only)
 
     def _reproducible(self, form: Fields) -> ReproducibleStep:
         targets = tuple(self._parsed(form, "targets", text) for text in self._texts(form, "targets"))

@@ -104,6 +104,6 @@ def markdown(report: JitReport) -> str:
             *(f"- {text}" for text in (kernel.prebuilt, *advice) if text),
         ]
         if kernel.declaration:
-            lines += ["", "To build these variants, declare:", "", "```python", kernel.declaration, "```"]
+            lines += ["", "To build these variants, declare:", "", "```", kernel.declaration, "```"]
     scope = "; ".join(_scope(report))
     return "\n".join([*lines, "", f"Watched: {'; '.join(report.log.watched) or 'nothing'}. N{scope[1:]}.", ""])

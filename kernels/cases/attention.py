@@ -27,7 +27,7 @@ from .. import layout, reference
 from ..reference import Bytes, Cache, Segment
 from ..selectors import SHORT_SPLITS, SplitPlan, head_blocks, live_splits
 from ..writer_reference import from_bf16
-from .drawing import generator, normal_patterns
+from .drawing import generator, normal_patterns, one_of, padded
 from .reduce import output, poison
 
 Lengths = tuple[tuple[int, int], ...]
@@ -150,8 +150,9 @@ def _counted(drawn: _Drawn, row: int) -> tuple[int, int]:
 
 def _legacy(rng: np.random.Generator, lengths: Lengths, heads: int, chosen: dict[str, Any]) -> _Drawn:
     """Inputs of the gfx942 kernels, on small pages with padding."""
-    main = _cache(rng, 9, 16, layout.page_bytes(16) + 32, fnuz=chosen["FNUZ_MAIN"])
-    extra = _cache(rng, 50, 2, layout.page_bytes(2) + 16, fnuz=chosen["FNUZ_EXTRA"])
+    size = one_of(rng, 8, 16)
+    main = _cache(rng, 9, size, padded(rng, layout.page_bytes(size)), fnuz=chosen["FNUZ_MAIN"])
+    extra = _cache(rng, 50, 2, padded(rng, layout.page_bytes(2)), fnuz=chosen["FNUZ_EXTRA"])
     return _drawn(rng, lengths, heads, main, extra, has_extra=chosen["HAS_EXTRA"])
 
 

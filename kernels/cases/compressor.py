@@ -37,14 +37,13 @@ from ..writer_reference import (
     rotate,
     to_bf16,
 )
-from .drawing import Longs, angle_table, generator, hard_rows, marked, store_key, store_record
+from .drawing import Longs, angle_table, generator, hard_rows, marked, one_of, padded, store_key, store_record
 
 _EPS: Final = 1e-6
 _HUGE_EPS: Final = 2.0**120
 _HUGE_WEIGHT: Final = 2.0**60
 _SLACK: Final = 1e-5
 """More than the relative error of the sums and functions in fp32."""
-_PADDING: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +77,14 @@ class _Step:
         states, position = self.states[self.request[token]], int(self.positions[token])
         return group_states(states, position, self.ratio, overlap=self.ratio == 4)
 
-    def arguments(self, block_size: int) -> dict[str, Any]:
+    def arguments(self, rng: np.random.Generator, *block_sizes: int) -> dict[str, Any]:
         """The step as kernels take it: states on pages in any order, NaN wherever there is no state."""
         requests, count, width = self.states.shape
+        block_size = one_of(rng, *block_sizes)
+        stride = padded(rng, block_size * width)
         columns = -(-count // block_size)
         table = np.arange(requests * columns)[::-1].reshape(requests, columns) + 1
-        pages = np.full((requests * columns + 1, block_size * width + 16), np.nan, np.float32)
+        pages = np.full((requests * columns + 1, stride), np.nan, np.float32)
         for request in range(requests):
             for position in range(count):
                 column, place = divmod(position, block_size)
@@ -102,11 +103,14 @@ class _Step:
 
 
 def _groups(rng: np.random.Generator, ratio: int, dims: int) -> _Step:
-    """Three groups each of two requests, and the tokens of interest."""
+    """Three groups each of two requests, and the tokens of interest.
+
+    The kv of a dim has one sign, so that no sum comes near zero, where its error would be large beside it.
+    """
     width = dims * (2 if ratio == 4 else 1)
-    states = rng.standard_normal((2, 3 * ratio, 2 * width))
-    states[..., :width] += 0.5
-    states[..., width:] *= 2
+    kv = rng.uniform(0.25, 2, (2, 3 * ratio, width)) * np.tile(rng.choice([-1, 1], dims), width // dims)
+    score = rng.standard_normal(kv.shape) * 2
+    states = np.concatenate([kv, score], axis=2)
     ends = np.array([ratio - 1, 3 * ratio - 1, 2 * ratio - 1, ratio, 2 * ratio - 1, 3 * ratio - 1])
     return _Step(
         states=states.astype(np.float32),
@@ -157,7 +161,7 @@ def _steady_weight(rng: np.random.Generator, rows: Doubles, sizes: Doubles, angl
         first: First of the turned dims.
     """
     weight = from_bf16(to_bf16((1 + 0.2 * rng.standard_normal(rows.shape[1])).astype(np.float32)))
-    while True:
+    for _ in range(100):
         bad = np.zeros(len(weight), bool)
         for row, size, angle in zip(rows * weight, sizes * np.abs(weight), angles, strict=True):
             bad[:first] |= _unsteady(row[:first], size[:first])
@@ -167,6 +171,7 @@ def _steady_weight(rng: np.random.Generator, rows: Doubles, sizes: Doubles, angl
             return weight
         fresh = (1 + 0.2 * rng.standard_normal(int(bad.sum()))).astype(np.float32)
         weight[bad] = from_bf16(to_bf16(fresh))
+    raise ValueError("no weight keeps the entries away from the middle between two bf16 numbers")
 
 
 def _unsteady(row: Doubles, size: Doubles) -> Array:
@@ -207,8 +212,8 @@ def _weight(key: VariantKey, weight: Floats) -> Array | Typed:
 def insert_cache(key: VariantKey, seed: int) -> Iterator[Case]:
     """Compress and insert in one pass."""
     for name, step, eps, weight, angles in _insertions(key, seed, layout.HEAD_DIM):
-        arguments = step.arguments(4 if step.ratio == 4 else 8)
-        yield _record_case(key, name, step, _rows(step, eps, weight), weight, angles, {**arguments, "eps": eps})
+        arguments = step.arguments(generator(key, seed), *((3, 4) if step.ratio == 4 else (8, 16)))
+        yield _record_case(key, seed, name, step, _rows(step, eps, weight), weight, angles, {**arguments, "eps": eps})
 
 
 def insert_rows(key: VariantKey, seed: int) -> Iterator[Case]:
@@ -217,9 +222,11 @@ def insert_rows(key: VariantKey, seed: int) -> Iterator[Case]:
         sums = np.full((len(step.positions), layout.HEAD_DIM), np.nan, np.float32)
         for token in step.ends:
             sums[token] = _sum(*step.group(token))
-        given = {name: value for name, value in step.arguments(8).items() if name in _SECOND_STAGE}
+        given = {
+            name: value for name, value in step.arguments(generator(key, seed), 8).items() if name in _SECOND_STAGE
+        }
         arguments = {**given, "rows": sums, "eps": eps}
-        yield _record_case(key, name, step, _rows(step, eps, weight), weight, angles, arguments)
+        yield _record_case(key, seed, name, step, _rows(step, eps, weight), weight, angles, arguments)
 
 
 _SECOND_STAGE: Final = ("positions", "state_slots", "slots")
@@ -227,14 +234,15 @@ _SECOND_STAGE: Final = ("positions", "state_slots", "slots")
 
 def insert_index(key: VariantKey, seed: int) -> Iterator[Case]:
     """The indexer's keys: 128 dims, one scale."""
-    block_size = 16
+    rng = generator(key, seed)
+    block_size = one_of(rng, 8, 16, 20)
     for name, step, eps, weight, angles in _insertions(key, seed, layout.INDEX_HEAD_DIM):
-        before = marked((1, layout.index_page_bytes(block_size) + _PADDING), np.uint8)
+        before = marked((1, padded(rng, layout.index_page_bytes(block_size))), np.uint8)
         after = before.copy()
         for token, row in zip(step.ends, _rows(step, eps, weight), strict=True):
             codes, scale = compressed_index_record(row, angles[_first(step, token)])
             store_key(after, int(step.slots[token]), block_size, codes, scale)
-        arguments = step.arguments(4) | _destination(key, before, block_size, weight, angles)
+        arguments = step.arguments(generator(key, seed), 3, 4) | _destination(key, before, block_size, weight, angles)
         yield Case(name, (len(step.positions),), {**arguments, "eps": eps}, {"cache": Exact(after)})
 
 
@@ -278,11 +286,19 @@ def _destination(key: VariantKey, cache: Array, block_size: int, weight: Floats,
 
 
 def _record_case(
-    key: VariantKey, name: str, step: _Step, rows: list[Floats], weight: Floats, angles: Floats, given: dict[str, Any]
+    key: VariantKey,
+    seed: int,
+    name: str,
+    step: _Step,
+    rows: list[Floats],
+    weight: Floats,
+    angles: Floats,
+    given: dict[str, Any],
 ) -> Case:
     """Insertion into a cache of KV records."""
-    block_size = 4
-    before = marked((2, layout.page_bytes(block_size) + _PADDING), np.uint8)
+    rng = generator(key, seed)
+    block_size = one_of(rng, 4, 5, 7)
+    before = marked((2, padded(rng, layout.page_bytes(block_size))), np.uint8)
     after = before.copy()
     for token, row in zip(step.ends, rows, strict=True):
         record = compressed_record(row, angles[_first(step, token)], sanitize=constants(key)["SANITIZE"])
@@ -299,6 +315,6 @@ def columns(key: VariantKey, seed: int) -> Iterator[Case]:
     wanted = np.full(rows.shape, np.nan)
     for token in step.ends:
         wanted[token] = _sum(*step.group(token))
-    arguments = {**step.arguments(8), "rows": rows}
+    arguments = {**step.arguments(generator(key, seed), 8, 16), "rows": rows}
     expected = Near(wanted, atol=1e-5, rtol=1e-5, l2=1e-5, elsewhere=rows)
     yield Case("groups", (len(rows) * chosen["NUM_SPLITS"],), arguments, {"rows": expected})

@@ -29,6 +29,16 @@ def marked(shape: tuple[int, ...], dtype: type[np.generic]) -> Array:
     return np.full((*shape, np.dtype(dtype).itemsize), UNTOUCHED, np.uint8).view(dtype)[..., 0]
 
 
+def padded(rng: np.random.Generator, size: int) -> int:
+    """A stride for pieces of `size`: a multiple of 16 that leaves some room, another amount for another seed."""
+    return -(-size // 16) * 16 + 16 * int(rng.integers(1, 6))
+
+
+def one_of(rng: np.random.Generator, *sizes: int) -> int:
+    """One of some sizes."""
+    return int(rng.choice(sizes))
+
+
 def normal_patterns(rng: np.random.Generator, shape: tuple[int, ...], deviation: float = 1.0) -> Halves:
     """bf16 patterns of normally distributed numbers."""
     return to_bf16((rng.standard_normal(shape) * deviation).astype(np.float32))

@@ -11,7 +11,7 @@ from aotkern.audit.cases import Array, Case, Exact, constants
 from aotkern.spec import Fixed, Runtime, VariantKey
 
 from .. import layout
-from .drawing import generator, marked
+from .drawing import generator, marked, one_of, padded
 
 _PAGES = 3
 _BLOCK_SIZE = 16
@@ -37,13 +37,13 @@ def _gather(key: VariantKey, seed: int, tokens: int, batches: int, width: int, b
     Some rows belong to no sequence, or claim one that does not exist or in which they do not stand.
     """
     rng, chosen = generator(key, seed), constants(key)
-    keys = rng.integers(0, 256, (_PAGES, layout.index_page_bytes(_BLOCK_SIZE) + 64), np.uint8)
-    scales = rng.standard_normal((_PAGES, _BLOCK_SIZE + 5)).astype(np.float32)
+    keys = rng.integers(0, 256, (_PAGES, padded(rng, layout.index_page_bytes(_BLOCK_SIZE))), np.uint8)
+    scales = rng.standard_normal((_PAGES, _BLOCK_SIZE + one_of(rng, 3, 5, 9))).astype(np.float32)
     # The last sequence is the longest. It goes on beyond the rows: a program there must know that there is no row.
     starts = (np.linspace(0, 1, batches + 1) ** 1.5 * (tokens + beyond)).astype(np.int32)
     claims = np.repeat(np.arange(batches), np.diff(starts)).astype(np.int32)
     claims[[1, 4, 7, tokens - 2]] = (-1, batches, batches - 1 if batches > 1 else -(2**31), 0 if batches > 1 else 1)
-    stride = _table_stride(key, width)
+    stride = _table_stride(rng, key, width)
     table = np.full((batches, stride), 1, np.int32)
     table[:, :width] = rng.choice([0, 1, 2, 2, -1, blocks], (batches, width))
     table[:, 0] = np.resize([2, 0, 1], batches)
@@ -76,11 +76,11 @@ def _gather(key: VariantKey, seed: int, tokens: int, batches: int, width: int, b
     return Case("sequences over pages", (tokens + beyond,), arguments, expected)
 
 
-def _table_stride(key: VariantKey, width: int) -> int:
+def _table_stride(rng: np.random.Generator, key: VariantKey, width: int) -> int:
     spec = dict(key.arguments)["block_table_stride"]
     if isinstance(spec, Fixed):
         return int(spec.constant.value)
-    return -(-width // 16) * 16 + 16 if isinstance(spec, Runtime) and spec.divisible else width + 3
+    return padded(rng, width) if isinstance(spec, Runtime) and spec.divisible else width + one_of(rng, 2, 3, 5)
 
 
 def _key(page: Array, place: int, *, shuffled: bool) -> Array:
@@ -94,7 +94,7 @@ def pack_ragged(key: VariantKey, seed: int) -> Iterator[Case]:
     spec = dict(key.arguments)["dense_stride"]
     lengths = (0, 1, 127, 128, 129, 255, 256, 257)
     width = max(lengths)
-    stride = 272 if isinstance(spec, Runtime) and spec.divisible else width + 4
+    stride = padded(rng, width) + (0 if isinstance(spec, Runtime) and spec.divisible else 4)
     dense = rng.integers(-3, 60, (len(lengths), stride)).astype(np.int32)
     indptr = np.cumsum([0, *lengths]).astype(np.int32)
     flat = np.concatenate([row[:length] for row, length in zip(dense, lengths, strict=True)])

@@ -11,7 +11,7 @@ from aotkern.audit.cases import Case, Exact, Typed, constants
 from aotkern.spec import Runtime, VariantKey
 
 from ..writer_reference import Floats, compressed_slot, from_bf16
-from .drawing import generator, marked, normal_patterns
+from .drawing import generator, marked, normal_patterns, one_of, padded
 
 _SLOTS_BLOCK: Final = 256  # tokens of one program
 
@@ -19,15 +19,15 @@ _SLOTS_BLOCK: Final = 256  # tokens of one program
 def store_state(key: VariantKey, seed: int) -> Iterator[Case]:
     """States of tokens in any place of their group, on pages with padding; one token is padding."""
     rng, chosen = generator(key, seed), constants(key)
-    width, ratio, block_size, tokens = chosen["WIDTH"], chosen["RATIO"], 4, 6
+    width, ratio, block_size, tokens = chosen["WIDTH"], chosen["RATIO"], one_of(rng, 4, 5), 6
     spec = dict(key.arguments)["kv"]
     half = isinstance(spec, Runtime) and spec.element == "bf16"
-    patterns = [normal_patterns(rng, (tokens, width + more), 3.0) for more in (16, 32)]
+    patterns = [normal_patterns(rng, (tokens, padded(rng, width)), 3.0) for _ in range(2)]
     kv, score = (from_bf16(pattern) if half else _scattered(rng, pattern.shape) for pattern in patterns)
     ape = _scattered(rng, (ratio, width))
     positions = np.array([0, ratio - 1, ratio, 3 * ratio + 1, 5, 2 * ratio - 1], np.int64)
     slots = np.array([9, 0, -1, 5, 11, 2], np.int64)
-    before = marked((3, block_size * 2 * width + 16), np.float32)
+    before = marked((3, padded(rng, block_size * 2 * width)), np.float32)
     after = before.copy()
     for token, slot in enumerate(slots):
         if slot >= 0:
@@ -57,7 +57,7 @@ def _scattered(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
 def destination_slots(key: VariantKey, seed: int) -> Iterator[Case]:
     """More tokens than one program takes: padding, missing pages, entries beyond the table."""
     rng, ratio = generator(key, seed), constants(key)["RATIO"]
-    tokens, block_size, width = _SLOTS_BLOCK + 45, 3, 5
+    tokens, block_size, width = _SLOTS_BLOCK + 45, one_of(rng, 2, 3), one_of(rng, 4, 5, 6)
     positions = rng.integers(0, ratio * block_size * (width + 1), tokens).astype(np.int64)
     ends = rng.random(tokens) < 0.7
     positions[ends] |= ratio - 1

@@ -16,11 +16,10 @@ from aotkern.audit.cases import Case, Exact, Typed, constants
 from aotkern.spec import VariantKey
 
 from .. import layout
-from ..writer_reference import FNUZ, OCP, Dialect, index_record, main_record
-from .drawing import Longs, angle_table, generator, hard_rows, marked, store_key, store_record
+from ..writer_reference import FNUZ, OCP, Dialect, Halves, index_record, main_record
+from .drawing import Longs, angle_table, generator, hard_rows, marked, one_of, padded, store_key, store_record
 
-_PADDING = 48  # bytes behind the records of a page; page strides stay multiples of 16
-_COLUMNS = 16  # numbers behind each row of an input
+_PAGES = 40
 
 
 def main_cache(key: VariantKey, seed: int) -> Iterator[Case]:
@@ -35,11 +34,11 @@ def main_cache_rope(key: VariantKey, seed: int) -> Iterator[Case]:
 
 def _main_case(key: VariantKey, seed: int, *, rotates: bool) -> Case:
     rng = generator(key, seed)
-    block_size = 4
-    rows = np.pad(hard_rows(rng, layout.HEAD_DIM), ((0, 1), (0, _COLUMNS)), constant_values=0x7FC0)
-    slots = _slots(rng, len(rows) - 1, 3 * block_size)
+    block_size = one_of(rng, 4, 5, 7)
+    rows = _padded_rows(rng, layout.HEAD_DIM)
+    slots = _slots(rng, len(rows) - 1, _PAGES * block_size)
     positions, angles = rng.integers(0, 20, len(rows)), angle_table(20)
-    before = marked((3, layout.page_bytes(block_size) + _PADDING), np.uint8)
+    before = marked((_PAGES, padded(rng, layout.page_bytes(block_size))), np.uint8)
     after = before.copy()
     for row, slot, position in zip(rows, slots, positions, strict=False):
         if slot >= 0:
@@ -62,10 +61,10 @@ def _main_case(key: VariantKey, seed: int, *, rotates: bool) -> Case:
 def index_keys(key: VariantKey, seed: int) -> Iterator[Case]:
     """Plain indexer keys."""
     rng, chosen = generator(key, seed), constants(key)
-    block_size, shuffled = 32, chosen["LAYOUT"] == "shuffle"
-    rows = np.pad(hard_rows(rng, layout.INDEX_HEAD_DIM), ((0, 1), (0, _COLUMNS)), constant_values=0x7FC0)
-    slots = _slots(rng, len(rows) - 1, 2 * block_size)
-    before = marked((2, layout.index_page_bytes(block_size) + _PADDING), np.uint8)
+    block_size, shuffled = one_of(rng, 16, 32, 48), chosen["LAYOUT"] == "shuffle"
+    rows = _padded_rows(rng, layout.INDEX_HEAD_DIM)
+    slots = _slots(rng, len(rows) - 1, _PAGES * block_size)
+    before = marked((_PAGES, padded(rng, layout.index_page_bytes(block_size))), np.uint8)
     after = before.copy()
     for row, slot in zip(rows, slots, strict=False):
         if slot >= 0:
@@ -85,6 +84,12 @@ def index_keys(key: VariantKey, seed: int) -> Iterator[Case]:
 
 def _dialect(chosen: dict[str, Any]) -> Dialect:
     return FNUZ if chosen["FNUZ"] else OCP
+
+
+def _padded_rows(rng: np.random.Generator, width: int) -> Halves:
+    """Rows of every kind and one more, with NaN between them."""
+    rows = hard_rows(rng, width)
+    return np.pad(rows, ((0, 1), (0, padded(rng, width) - width)), constant_values=0x7FC0)
 
 
 def _slots(rng: np.random.Generator, rows: int, slots: int) -> Longs:

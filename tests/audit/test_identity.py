@@ -334,3 +334,14 @@ def test_a_renamed_function_is_told_by_its_symbol_and_not_called_unreadable(tmp_
     comparison = only(compare(*sides))
     assert comparison.state is State.DIFFERENT
     assert comparison.details["header"]["symbol"] == ["first", "second"]
+
+
+def test_only_some_variants_may_be_meant_and_the_rest_is_counted(sample):
+    build = sample.build(GFX942)
+    side = Side("whole", build.manifest)
+    first = build.manifest.variants[0].text
+    report = compare(side, side, (first,))
+    assert [comparison.key for comparison in report.comparisons] == [first]
+    assert report.besides == len(build.manifest.variants) - 1
+    assert "left aside" in report.summary
+    assert compare(side, side, ("no such kernel",)).verdict is Verdict.UNKNOWN
