@@ -24,6 +24,7 @@ KINDS = (
     "jit",
     "jit-budget",
     "jit-event",
+    "listing",
     "manifest",
     "numerics",
     "policy",
@@ -34,6 +35,7 @@ KINDS = (
     "resources",
     "show",
     "sign",
+    "static",
     "variant",
     "verify",
 )
