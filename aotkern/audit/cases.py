@@ -54,7 +54,8 @@ class Near:
 
     Attributes:
         data: The reference, float64, of the argument's shape.
-        atol: Largest absolute error, added to `rtol` times the reference.
+        atol: Largest absolute error, added to `rtol` times the reference; one for all elements, or an array that is
+            broadcast to them.
         rtol: Largest relative error.
         l2: Largest norm of the error over the norm of the reference.
         elsewhere: An array of the argument's type and shape: where the reference is NaN, the output must equal it bit
@@ -62,7 +63,7 @@ class Near:
     """
 
     data: NDArray[np.float64]
-    atol: float = 0.02
+    atol: float | NDArray[np.float64] = 0.02
     rtol: float = 0.02
     l2: float = 1e-2
     elsewhere: Array | None = None

@@ -206,7 +206,8 @@ def judge(found: Array | Typed, expected: Expected) -> tuple[tuple[float, float]
         kept[~known] = expected.elsewhere[~known]
         if wrong := _unequal(raw, kept):
             return (0.0, 0.0), f"where nothing is computed, {wrong}"
-    return _distant(decoded(found)[known], expected.data[known], expected)
+    atol = np.broadcast_to(expected.atol, expected.data.shape)[known]
+    return _distant(decoded(found)[known], expected.data[known], atol, expected)
 
 
 def _unequal(found: Array, wanted: Array) -> str:
@@ -220,14 +221,14 @@ def _unequal(found: Array, wanted: Array) -> str:
     return f"{count} bytes differ, first at {place}: expected {wanted[index]!r}, found {found[index]!r}"
 
 
-def _distant(found: Array, wanted: Array, limits: Near) -> tuple[tuple[float, float], str]:
+def _distant(found: Array, wanted: Array, atol: Array, limits: Near) -> tuple[tuple[float, float], str]:
     if not found.size:
         return (0.0, 0.0), ""
     gap = np.abs(found - wanted)
     norm = float(np.linalg.norm(wanted))
     relative = float(np.linalg.norm(gap)) / norm if norm else float(np.linalg.norm(gap))
     worst = (float(gap.max()), relative)
-    wrong = ~(gap <= limits.atol + limits.rtol * np.abs(wanted))  # NaN is wrong
+    wrong = ~(gap <= atol + limits.rtol * np.abs(wanted))  # NaN is wrong
     if wrong.any():
         return worst, f"{int(wrong.sum())} of {gap.size} elements off, by up to {worst[0]:.3g}"
     if not relative <= limits.l2:

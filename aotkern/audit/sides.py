@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aotkern.bundle import MAGIC, Bundle
 from aotkern.codeobject import section_bytes
@@ -13,6 +14,9 @@ from aotkern.digest import Digest
 from aotkern.errors import InputError
 from aotkern.manifest import Manifest
 from aotkern.target import Backend
+
+if TYPE_CHECKING:
+    from aotkern.emulator.disassembler import Instruction
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +61,31 @@ class Side:
         return cls(str(path), manifest)
 
 
-def mnemonics(side: Side) -> Mapping[str, frozenset[str]]:
-    """The instructions that occur in each variant's code, by key text, without the suffix of their encoding.
+def instructions(side: Side, digest: Digest) -> tuple[Instruction, ...]:
+    """The instructions of one code object, their places counted from the start of its code.
 
     Raises:
         InputError: Only a manifest is at hand, or the target is not an AMD one.
         MissingToolError: The disassembler is not installed.
+        EmulatorError: Some bytes are no instructions.
     """
     from aotkern.emulator.disassembler import disassemble  # noqa: PLC0415 - an optional extra
 
-    if side.read is None or side.manifest.target.backend is not Backend.HIP:
-        raise InputError.one(side.label, "an AMD bundle, to look at instructions", str(side.manifest.target))
-    by_object: dict[Digest, frozenset[str]] = {}
-    for entry in side.manifest.objects:
-        names = [section.name for section in entry.code.sections if section.role is Role.CODE]
-        data = side.read(entry.digest)
-        text = b"".join(section_bytes(data, name, side.label) for name in names)
-        by_object[entry.digest] = frozenset(i.name for i in disassemble(text, side.manifest.target))
+    target = side.manifest.target
+    if side.read is None or target.backend is not Backend.HIP:
+        raise InputError.one(side.label, "an AMD bundle, to look at instructions", str(target))
+    names = [s.name for s in side.manifest.object(digest).code.sections if s.role is Role.CODE]
+    data = side.read(digest)
+    return disassemble(b"".join(section_bytes(data, name, side.label) for name in names), target)
+
+
+def mnemonics(side: Side) -> Mapping[str, frozenset[str]]:
+    """The instructions that occur in each variant's code, by key text, without the suffix of their encoding.
+
+    Errors as for `instructions`.
+    """
+    by_object = {
+        entry.digest: frozenset(item.name for item in instructions(side, entry.digest))
+        for entry in side.manifest.objects
+    }
     return {variant.text: by_object[variant.object] for variant in side.manifest.variants}

@@ -20,6 +20,7 @@ AUDITS = {
     "reproducible": ("aotkern.cli.audit:reproducible", "Does a rebuild give the same bytes?"),
     "coverage": ("aotkern.cli.coverage:coverage", "Does every call find a prebuilt variant?"),
     "numerics": ("aotkern.cli.numerics:run", "Does the machine code compute the right numbers?"),
+    "static": ("aotkern.cli.static_code:run", "Does the machine code show faults without being run?"),
     "jit": ("aotkern.cli.jit:jit", "Run a program and count what Triton compiles in it."),
     "replay": ("aotkern.cli.replay:replay", "What would a served workload compile?"),
 }

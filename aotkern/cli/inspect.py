@@ -113,14 +113,17 @@ def _problem(problem: Problem) -> dict[str, str]:
 @click.command()
 @click.argument("bundle")
 @click.option("--variant", help="Show one variant: its key, or a part of it that no other has.")
+@click.option("--asm", metavar="VARIANT", help="Disassemble one variant, named as for --variant.")
 @click.option("--variants", is_flag=True, help="List the keys of all variants.")
 @common.json_option
-def show(bundle: str, variant: str | None, variants: bool, as_json: bool) -> NoReturn:
+def show(bundle: str, variant: str | None, asm: str | None, variants: bool, as_json: bool) -> NoReturn:
     """Show what is in BUNDLE."""
     opened = _checked(bundle)
     manifest = opened.manifest
+    if asm is not None:
+        _listing(opened, _find(manifest, asm, "--asm"), as_json=as_json)
     if variant is not None:
-        entry = _find(manifest, variant)
+        entry = _find(manifest, variant, "--variant")
         document = {"schema": "aotkern.variant/1", "verdict": str(Verdict.CLEAN), **_variant(manifest, entry)}
         common.finish(Verdict.CLEAN, as_json=as_json, document=document, text=_pairs(document))
     document = {
@@ -149,13 +152,24 @@ def _checked(name: str) -> Bundle:
     return bundle
 
 
-def _find(manifest: Manifest, wanted: str) -> VariantEntry:
+def _find(manifest: Manifest, wanted: str, option: str) -> VariantEntry:
     exact = manifest.by_text.get(wanted)
     matching = [exact] if exact else [entry for entry in manifest.variants if wanted in entry.text]
     if len(matching) != 1:
         shown = "".join(f"\n    {entry.text}" for entry in matching[:5])
-        raise InputError.one("--variant", "a key, or a part that one key has", f"{len(matching)} matches{shown}")
+        raise InputError.one(option, "a key, or a part that one key has", f"{len(matching)} matches{shown}")
     return matching[0]
+
+
+def _listing(bundle: Bundle, entry: VariantEntry, *, as_json: bool) -> NoReturn:
+    """Print the instructions of a variant with their offsets in the text section."""
+    from aotkern.audit.sides import Side, instructions  # noqa: PLC0415 - an optional extra stands behind it
+
+    side = Side(bundle.where, bundle.manifest, bundle.object)
+    rows = [{"offset": item.pc, "text": item.text} for item in instructions(side, entry.object)]
+    document = {"schema": "aotkern.listing/1", "verdict": str(Verdict.CLEAN), "key": entry.text, "instructions": rows}
+    lines = [entry.text, *(f"{row['offset']:6x}  {row['text']}" for row in rows)]
+    common.finish(Verdict.CLEAN, as_json=as_json, document=document, text="\n".join(lines))
 
 
 def _variant(manifest: Manifest, entry: VariantEntry) -> dict[str, Any]:

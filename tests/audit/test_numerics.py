@@ -236,3 +236,10 @@ def test_outcomes_name_the_worst_error() -> None:
         "cases"
     ]
     assert row["worst"] == {"out": {"absolute": 0.5, "l2": 0.25}}
+
+
+def test_each_element_may_have_its_own_absolute_tolerance():
+    wanted = np.array([[1.0, 1.0], [1.0, 1.0]])
+    limits = Near(wanted, np.array([[0.5], [0.0]]), rtol=0.0, l2=1.0)
+    assert judge(np.array([[1.4, 0.6], [1.0, 1.0]]), limits)[1] == ""
+    assert judge(np.array([[1.0, 1.0], [1.4, 1.0]]), limits)[1].startswith("1 of 4 elements off")

@@ -224,3 +224,22 @@ def test_a_reader_that_goes_away_changes_no_verdict(bundle, arguments):
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_variant_is_disassembled(aotkern, bundle):
+    pytest.importorskip("rocm.llvm")
+    key = aotkern("show", bundle, "--variants").out.splitlines()[0]
+    answer = aotkern("show", bundle, "--asm", key)
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    assert lines[0] == key
+    assert any("s_endpgm" in line for line in lines)
+    document = aotkern("show", bundle, "--asm", key, "--json").json("listing")
+    assert len(document["instructions"]) == len(lines) - 1
+    assert aotkern("show", bundle, "--asm", "no such variant").code == 2
+
+
+def test_the_static_check_is_a_command(aotkern, bundle):
+    pytest.importorskip("rocm.llvm")
+    assert aotkern("audit", "static", bundle).out.endswith("static: clean\n")
+    assert aotkern("audit", "static", bundle, "--json").json("static")["findings"] == []

@@ -134,7 +134,7 @@ def test_a_good_bundle_of_another_name_or_target(served: FakeRegistry, pulled: P
 
 
 def test_a_name_that_leaves_the_folder(served: FakeRegistry, pulled: Pull) -> None:
-    for name in ("../pack", "/tmp/pack", "a/b", ".hidden", "", "a\0b", "x" * 101):
+    for name in ("../pack", "/pack", "a/b", ".hidden", "", "a\0b", "x" * 101):
         annotations = {artifacts.NAME: name, artifacts.TARGET: "hip:gfx942"}
         replace_with(served, forged(bundle(), None), annotations=annotations)
         with pytest.raises((InputError, IntegrityError)):
