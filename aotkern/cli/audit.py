@@ -67,8 +67,10 @@ def identity(
     request = builder.Request(found, parsed, common.environment(), jobs, only)
     started = time.perf_counter()
     with progress.shown("compiling", quiet=as_json) as tell:
+        # What costs nothing comes first: a baseline that cannot be read should not cost a build.
+        read = [Side.either(Path(baseline))] if baseline else []
+        before = read or _built_at(request, str(baseline_ref), tell)
         today = [Side.either(Path(bundle))] if bundle else _built(request, "today's sources", tell)
-        before = [Side.either(Path(baseline))] if baseline else _built_at(request, str(baseline_ref), tell)
     compared = [_paired(target, before, today, only) for target in parsed]
     seconds = (time.perf_counter() - started) / len(compared)
     verdict = Verdict.worst([report.verdict for report in compared])

@@ -87,7 +87,10 @@ def test_nothing_compared_is_no_proof(aotkern, golden, sample, tmp_path):
         (("-t", "gfx942", "--baseline", "x", "--baseline-ref", "y"), "expected one of the two, found both"),
         (("-t", "gfx942", "-t", "gfx950", "--baseline", "x"), "--target: expected one target with --baseline, found 2"),
         (("--baseline", "x"), "Missing option '--target'"),
-        (("-t", "gfx942", "--baseline", "gone.json"), "gone.json: expected a file, found nothing there"),
+        (
+            ("-t", "gfx942", "--baseline", "gone.json"),
+            "aotkern: gone.json: expected a bundle or a manifest, found No such file",
+        ),
         (("-t", "gfx942", "--baseline", "g", "--bundle", "b"), "KERNELS: expected none, with --bundle and --baseline"),
         (("-t", "gfx942", "--baseline-ref", "no-such-branch"), "git rev-parse --verify in "),
     ],

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sample_kernels
+import emulated_kernels
 import torch
 from emulated import EmulatorLauncher, buffers, packed
 
@@ -25,7 +25,7 @@ def attention(arch: str, **how: Any) -> np.ndarray:
     codes = torch.randint(120, 125, (50,), generator=rng, dtype=torch.uint8)
     indices = torch.randint(-1, 50, (3, 70), generator=rng, dtype=torch.int32)
     out = torch.zeros(3, 16, 64, dtype=torch.bfloat16)
-    device = EmulatorLauncher.of(arch, sample_kernels, **how)
+    device = EmulatorLauncher.of(arch, emulated_kernels, **how)
     device["attend"][(3,)](q, kv, codes, indices, out, 70, H=16, D=64, T=32, FP8=True, num_warps=4)
     return out.view(torch.int16).numpy()
 
@@ -44,7 +44,7 @@ def test_preloaded_arguments_are_not_read_from_memory(arch: str) -> None:
     counts = []
     for preload in (True, False):
         out = torch.zeros(64)
-        device = EmulatorLauncher.of(arch, sample_kernels, preload=preload)
+        device = EmulatorLauncher.of(arch, emulated_kernels, preload=preload)
         counts.append(device["add"][(1,)](x, y, out, 64, BLOCK=64, num_warps=1).mnemonics)
         assert torch.equal(out, x + y)
     assert not any(name.startswith("s_load") for name in counts[0])
@@ -55,7 +55,7 @@ def test_preloaded_arguments_are_not_read_from_memory(arch: str) -> None:
 def test_an_index_outside_its_buffer_is_caught(arch: str) -> None:
     x, out = torch.arange(64, dtype=torch.float32), torch.zeros(64)
     indices = torch.arange(64)
-    device = EmulatorLauncher.of(arch, sample_kernels)
+    device = EmulatorLauncher.of(arch, emulated_kernels)
     device["gather_unchecked"][(1,)](x, indices, out, BLOCK=64, num_warps=1)
     assert torch.equal(out, x)
     indices[37] = 64
@@ -68,9 +68,9 @@ def test_an_index_outside_its_buffer_is_caught(arch: str) -> None:
 
 
 def compiled_add(arch: str = "gfx950") -> tuple[bytes, dict[str, Any], list[Any]]:
-    device = EmulatorLauncher.of(arch, sample_kernels)
+    device = EmulatorLauncher.of(arch, emulated_kernels)
     x, y, out = torch.ones(64), torch.ones(64), torch.zeros(64)
-    kernel, passed = device.compiled(sample_kernels.add, (x, y, out, 64), {"BLOCK": 64, "num_warps": 1})
+    kernel, passed = device.compiled(emulated_kernels.add, (x, y, out, 64), {"BLOCK": 64, "num_warps": 1})
     how = {"grid": (1, 1, 1), "threads": 64, "kernarg": packed(passed), "dynamic_lds": 0}
     return kernel.asm["hsaco"], how, passed
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 
 import pytest
-import sample_kernels
+import emulated_kernels
 import torch
 from bench import assembled
 from emulated import EmulatorLauncher
@@ -25,14 +25,14 @@ ARCHS = pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 
 @cache
 def compiled(arch: str, name: str = "attend") -> bytes:
-    device = EmulatorLauncher.of(arch, sample_kernels)
+    device = EmulatorLauncher.of(arch, emulated_kernels)
     bf16, i32 = torch.zeros(1024, dtype=torch.bfloat16), torch.zeros(64, dtype=torch.int32)
     calls = {
         "attend": ((bf16, bf16, i32.to(torch.uint8), i32, bf16, 70), {"H": 16, "D": 64, "T": 32, "FP8": False}),
         "softmax": ((bf16, bf16, 1000, 1000), {"BLOCK": 1024}),
         "add": ((bf16, bf16, bf16, 64), {"BLOCK": 64, "num_warps": 1}),
     }
-    kernel, _ = device.compiled(getattr(sample_kernels, name), *calls[name])
+    kernel, _ = device.compiled(getattr(emulated_kernels, name), *calls[name])
     code: bytes = kernel.asm["hsaco"]
     return code
 

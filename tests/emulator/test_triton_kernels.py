@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sample_kernels
+import emulated_kernels
 import torch
 from emulated import EmulatorLauncher
 
@@ -15,7 +15,7 @@ FP8 = {"fp8e4nv": torch.float8_e4m3fn, "fp8e4b8": torch.float8_e4m3fnuz, "fp8e5"
 
 
 def launcher(arch: str, **how: Any) -> EmulatorLauncher:
-    return EmulatorLauncher.of(arch, sample_kernels, **how)
+    return EmulatorLauncher.of(arch, emulated_kernels, **how)
 
 
 @ARCHS

@@ -16,13 +16,12 @@ from aotkern.manifest import KernelEntry, Manifest, ObjectEntry, VariantEntry
 from aotkern.spec import Constant, Fixed, VariantKey, expand
 from aotkern.target import Target
 from kernels.launchers import KERNEL_MODULES
-from kernels.writer_options import CACHE_MODULES
 
 
 @cache
 def family() -> Mapping[str, LoadedKernel]:
     """The declared kernels by name."""
-    sources = [Source(f"kernels.{name}") for name in (*KERNEL_MODULES, *CACHE_MODULES)]
+    sources = [Source(f"kernels.{name}") for name in KERNEL_MODULES]
     return {loaded.declaration.name: loaded for loaded in load(sources)}
 
 

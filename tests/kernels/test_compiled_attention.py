@@ -72,7 +72,8 @@ def test_gfx950_partial(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, constan
 def test_legacy_partial(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     code = compiled("decode_partial_legacy", "gfx942", monkeypatch, tmp_path, NUM_SPLITS=8, HAS_EXTRA=True)
     held = code.code.resources
-    assert (held.vgpr_spills, held.sgpr_spills, held.scratch_bytes) == (0, 0, 0)
+    assert (held.vgpr_spills, held.scratch_bytes) == (0, 0)
+    assert held.sgpr_spills <= 16  # to lanes of a vector register; see audits/policy.toml
     assert held.lds_bytes + code.launch.shared <= 65_536
     used = instructions(code, "gfx942")
     assert used["v_mfma_f32_16x16x16_bf16"] > 0
