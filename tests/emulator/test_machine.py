@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import emulated_kernels
 import numpy as np
 import pytest
-import emulated_kernels
 import torch
 from emulated import EmulatorLauncher, buffers, packed
 

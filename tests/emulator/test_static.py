@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache
 
-import pytest
 import emulated_kernels
+import pytest
 import torch
 from bench import assembled
 from emulated import EmulatorLauncher
