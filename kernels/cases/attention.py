@@ -39,6 +39,7 @@ _OUTSIDE: Final = {3: -1, 10: -(2**31), 20: 2**31 - 1}  # by place in a row
 _BEYOND: Final = {40: 0, 64: 1024}  # by place in a row, relative to the slots of the cache
 _TILES: Final = ((0, 0), (1, 0), (33, 1), (0, 31), (5, 32), (32, 33), (2, 63), (128, 64), (64, 65), ONLY_INVALID)
 _SMALL_TILES: Final = ((0, 0), (1, 0), (17, 1), (0, 15), (5, 16), (16, 17), (2, 40), (33, 65), ONLY_INVALID)
+_NAN_SHARE: Final = 1 / 32
 _SINKS: Final = np.tile(np.array([-np.inf, -1.0, 4.0], np.float32), 8)
 
 
@@ -125,10 +126,8 @@ def monolithic(key: VariantKey, seed: int) -> Iterator[Case]:
 
 def static_lengths(splits: int) -> Lengths:
     """Rows whose longest slices have the lengths of interest: fewer of them the more slices a row has."""
-    if splits == 1:
-        return _TILES
-    few = _TILES if splits <= 2 else ((0, 0), (33, 65), ONLY_INVALID) if splits <= 8 else ((3, 65), ONLY_INVALID)
-    return tuple((_row_length(main, splits), _row_length(extra, splits)) for main, extra in few)
+    rows = _TILES if splits <= 2 else ((0, 0), (33, 65), ONLY_INVALID)
+    return tuple((_row_length(main, splits), _row_length(extra, splits)) for main, extra in rows)
 
 
 def _row_length(slice_length: int, splits: int) -> int:
@@ -137,10 +136,10 @@ def _row_length(slice_length: int, splits: int) -> int:
 
 
 def adaptive_lengths(plan: SplitPlan) -> Lengths:
-    """Rows that choose 4 splits, the middle count where there is one, and all."""
+    """Rows that choose 4 splits, the middle count where there is one, and all; the last one in two main tiles."""
     middle = SHORT_SPLITS < plan.one_wave < plan.splits
-    longest = ((128, 64 * plan.one_wave + 1),) if middle else ()
-    return ((0, 0), (128, 200), (128, 257), *longest)
+    between = ((128, 257),) if middle else ()
+    return ((0, 0), (128, 200), *between, (32 * plan.splits + 1, 64 * plan.one_wave + 1 if middle else 257))
 
 
 def _counted(drawn: _Drawn, row: int) -> tuple[int, int]:
@@ -205,19 +204,18 @@ def _cache(
     cache = Cache(np.full((pages, stride), 0x7F, np.uint8), block_size, fnuz)
     exponents = rng.integers(1, 16, (cache.rows, layout.QUANT_BLOCKS))
     nope = _fp8_bytes(rng, np.repeat(exponents, layout.QUANT_BLOCK, axis=1), fnuz=fnuz)
-    rope = normal_patterns(rng, (cache.rows, layout.ROPE)).view(np.uint8)
+    rope = normal_patterns(rng, (cache.rows, layout.ROPE))
+    nan = 0x80 if fnuz else 0x7F
+    if not canonical:  # NaN in any lane of any register that a tile is loaded to
+        nope[rng.random(nope.shape) < _NAN_SHARE] = nan
+        rope[rng.random(rope.shape) < _NAN_SHARE] = 0xFFC0
     scales = np.pad(layout.SCALE_BIAS + (8 if fnuz else 7) - exponents, ((0, 0), (0, 1))).astype(np.uint8)
-    for slot, record in enumerate(np.concatenate([nope, rope], axis=1)):
+    for slot, record in enumerate(np.concatenate([nope, rope.view(np.uint8)], axis=1)):
         data, codes = record_parts(cache, slot)
         data[:], codes[:] = record, scales[slot]
-    nan = 0x80 if fnuz else 0x7F
     _blank(cache, 0, nan, 255)
     _blank(cache, 1, *((0, 254) if canonical else (nan, 255)))
     record_parts(cache, 2)[1][2] = 0
-    if not canonical:
-        data, _ = record_parts(cache, 3)
-        data[5 : layout.NOPE : 37] = nan
-        data[layout.NOPE + 8 : layout.NOPE + 10] = (0xC0, 0xFF)
     return cache
 
 
