@@ -155,9 +155,9 @@ def registers(one: Instruction) -> set[tuple[str, int, int]]:
 
 def other_registers(one: Instruction) -> set[tuple[str, int, int]]:
     """The same, as tinygrad reads them from the operand fields of the format."""
+    read, found = other(one.code), set()
     from tinygrad.renderer.amd.dsl import Reg
 
-    read, found = other(one.code), set()
     for field, _ in read._fields:
         value = getattr(read, field)
         described = read.operands.keys() & {field, field.removeprefix("v")}
