@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test lint manifests gate ci-gate bench clean
+.PHONY: demo test lint manifests gate bench clean
 
 # A part of the shipped kernels, so that it takes a minute or two; `make gate` does all of them.
 DEMO := --only 'cp_gather*' --only 'insert_*' --only '*NUM_SPLITS=4,*'
@@ -26,15 +26,6 @@ lint: $(VENV)/test.stamp
 gate: $(VENV)/test.stamp
 	$(BIN)/aotkern build --target gfx942 --target gfx950 --out out --no-cache --jobs $(JOBS)
 	$(BIN)/aotkern audit --jobs $(JOBS) --report out/gate.html --report out/gate.md --report out/gate.xml --report out/gate.sarif
-
-# The gate of every change: all of gfx942, and of gfx950 what audits/ci.toml says.
-CI := --only 'cp_gather*' --only 'insert_*' --only 'compress*' --only 'store_*' --only pack_ragged --only decode_reduce \
-	--only '*NUM_SPLITS=1,*' --only '*NUM_SPLITS=4,*' --only '*NUM_SPLITS=8,*' --only '*NUM_SPLITS=32,*'
-
-ci-gate: $(VENV)/test.stamp
-	$(BIN)/aotkern build --target gfx942 --name ci --out out --no-cache --jobs $(JOBS)
-	$(BIN)/aotkern build --target gfx950 $(CI) --name ci --out out --no-cache --jobs $(JOBS)
-	$(BIN)/aotkern audit --policy audits/ci.toml --jobs $(JOBS) --report out/gate.html --report out/gate.md --report out/gate.xml
 
 # Accept today's machine code as the new baseline; the git diff shows which variants moved.
 manifests: $(VENV)/demo.stamp
