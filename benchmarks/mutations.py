@@ -149,7 +149,7 @@ class Subject:
     def judge(self, image: bytes, seed: int) -> tuple[str, bool]:
         """The first error of changed code, and whether all memory is as it should be, bit by bit."""
         right = self.right(seed)
-        recording = Recording(self.bundle, self.target, image, limit=2 * right.instructions + 10_000)
+        recording = Recording(self.bundle, self.target, image, limit=4 * right.instructions + 100_000)
         for case in self.drawn(seed):
             if error := run_case(self.variant, case, recording, seed).error:
                 return f"{case.name}: {error}", False
