@@ -220,7 +220,7 @@ class Bundle:
             at += block.stored
         # 4. The manifest.
         manifest_bytes = _decompress(data[start : start + text.stored], text, f"{where}: manifest")
-        manifest = Manifest.parse(manifest_bytes, f"{where}: manifest")
+        manifest = Manifest.parse(manifest_bytes, f"{where}: manifest", lazily=True)
         bundle = cls(where, data, tuple(blocks), manifest, provenance)
         bundle._check_layout()
         return bundle
@@ -274,9 +274,10 @@ class Bundle:
             InputError: The bundle has no such object.
             IntegrityError: The bytes at its place have another digest.
         """
-        if digest not in self._places:
+        place = self._places.get(digest)
+        if place is None:
             raise InputError.one(self.where, "the digest of one of its code objects", str(digest))
-        number, start, size = self._places[digest]
+        number, start, size = place
         data = self._block_bytes(number)[start : start + size]
         if (found := Digest.of(data)) != digest:
             raise IntegrityError.one(f"{self.where}: block {number + 1} at byte {start}", str(digest), str(found))

@@ -71,9 +71,9 @@ class Modules:
     def _load(self, variant: VariantEntry, device: int) -> Function:
         entry = self._bundle.manifest.object(variant.object)
         image = self._bundle.object(variant.object)
-        check_image(entry, image, f"{self._bundle.where}: object {variant.object.short}")
+        symbol = check_image(entry, image, f"{self._bundle.where}: object {variant.object.short}")
         started = time.perf_counter()
-        function = self._driver.load(device, image, str(entry.facts["symbol"]), variant.launch.shared)
+        function = self._driver.load(device, image, symbol, variant.launch.shared)
         seconds = time.perf_counter() - started
         self._counters.module(len(image), seconds)
         for hook in tuple(self._hooks.load):
@@ -81,16 +81,22 @@ class Modules:
         return function
 
 
-def check_image(entry: ObjectEntry, image: bytes, where: str) -> None:
+def check_image(entry: ObjectEntry, image: bytes, where: str) -> str:
     """Hold a code object against what the manifest says of it, before a driver sees it.
 
+    Returns:
+        The symbol of its kernel, as the manifest says.
+
     Raises:
-        IntegrityError: It is no ELF file, or its flags name another chip than the manifest does.
+        IntegrityError: It is no ELF file, or its flags name another chip than the manifest does, or the manifest has
+            no symbol for it.
     """
     if image[:4] != b"\x7fELF" or len(image) < _ELF_FLAGS_AT + _ELF_FLAGS.size:
         raise IntegrityError.one(where, "an ELF file", repr(image[:4]))
     (flags,) = _ELF_FLAGS.unpack_from(image, _ELF_FLAGS_AT)
-    if flags != entry.facts.get("e_flags") or not isinstance(entry.facts.get("symbol"), str):
-        raise IntegrityError.one(
-            f"{where}: e_flags", f"{entry.facts.get('e_flags')!r}, as the manifest says", hex(flags)
-        )
+    stated, symbol = entry.loading
+    if flags != stated:
+        raise IntegrityError.one(f"{where}: e_flags", f"{stated!r}, as the manifest says", hex(flags))
+    if not isinstance(symbol, str):
+        raise IntegrityError.one(f"{where}: symbol", "a text in the manifest", repr(symbol)[:60])
+    return symbol
