@@ -279,8 +279,9 @@ class Bundle:
             raise InputError.one(self.where, "the digest of one of its code objects", str(digest))
         number, start, size = place
         data = self._block_bytes(number)[start : start + size]
-        if (found := Digest.of(data)) != digest:
-            raise IntegrityError.one(f"{self.where}: block {number + 1} at byte {start}", str(digest), str(found))
+        if hashlib.sha256(data).hexdigest() != digest.hex:
+            where = f"{self.where}: block {number + 1} at byte {start}"
+            raise IntegrityError.one(where, str(digest), str(Digest.of(data)))
         return data
 
     def problems(self) -> Iterator[Problem]:

@@ -2,8 +2,8 @@
 
 They are most of a manifest, and a loader needs three values of each. Where a manifest is laid out as `to_bytes` lays it
 out, with one code object a line, the lines can be cut out before the rest is read. A raw line feed cannot stand inside
-a JSON text, so the cut separates whole values wherever it is made in a well-formed document; that it was made at the
-right place is for the reader to see, who finds an empty list under "objects" then.
+a JSON text, so no value of a well-formed document is cut in two; that the lines were those of the code objects is for
+the reader of the rest to see, who finds an empty list under "objects" then.
 
 Nothing is taken on trust: what stands in a row is decoded by the same strict reader when it is first looked at, and
 `Manifest.check` looks at every row.
@@ -20,7 +20,7 @@ from aotkern.canonical import loads
 from aotkern.digest import Digest
 
 _START = b'\n"objects":[\n'
-_END = b'],\n"variants":['
+_NEXT = b'"variants":['
 _FACTS = b'{"code":{'
 _AFTER_FACTS = b',"digest":"sha256:'
 _REST = re.compile(rb',"digest":"sha256:([0-9a-f]{64})","size":(0|[1-9][0-9]{0,13})\}')
@@ -96,19 +96,24 @@ def cut(data: bytes, where: str) -> tuple[bytes, tuple[Row, ...]]:
         The bytes with an empty list in place of the rows, and the rows; `data` as it is and no rows, when it is not
         laid out like a manifest that has some.
     """
-    start, end = data.find(_START) + len(_START), data.find(_END)
-    if start < len(_START) or end < start:
+    at = start = data.find(_START) + len(_START)
+    if start < len(_START):
         return data, ()
     rows: list[Row] = []
-    at = start
-    while at <= end:
-        stop = data.find(b",\n", at, end)
-        stop = end if stop < 0 else stop
+    last = False
+    while not last:
+        line_end = data.find(b"\n", at)
+        if line_end < 0:
+            return data, ()
+        last = data.endswith(b"],", at, line_end)
+        stop = line_end - 2 if last else line_end - 1
         middle = data.rfind(_AFTER_FACTS, at, stop)
-        found = _REST.fullmatch(data, max(middle, at), stop)
-        if found is None or not data.startswith(_FACTS, at):
+        found = _REST.fullmatch(data, middle, stop) if middle >= 0 else None
+        if found is None or not data.startswith(_FACTS, at) or data[line_end - 1 : line_end] != b",":
             return data, ()
         facts = StoredFacts(data, at + len(_FACTS) - 1, middle, f"{where}.objects[{len(rows)}].code")
         rows.append(Row(Digest(found[1].decode("ascii")), int(found[2]), facts))
-        at = stop + 2
-    return data[:start] + data[end:], tuple(rows)
+        at = line_end + 1
+    if not data.startswith(_NEXT, at):
+        return data, ()
+    return data[:start] + data[stop:], tuple(rows)
