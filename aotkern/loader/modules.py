@@ -9,9 +9,11 @@ from __future__ import annotations
 import struct
 import threading
 import time
+from collections.abc import Iterable
+from functools import partial
 
 from aotkern.bundle import Bundle
-from aotkern.drivers import Driver, Function
+from aotkern.drivers import Driver, Function, Load
 from aotkern.errors import CaptureError, IntegrityError
 from aotkern.loader.observe import Counters, Hooks, LoadEvent
 from aotkern.manifest import ObjectEntry, VariantEntry
@@ -57,23 +59,32 @@ class Modules:
 
     def load(self, variant: VariantEntry, device: int) -> Function:
         """As `ready`, for a caller that knows that no stream is being captured."""
+        return self._once(variant, device, partial(self._driver.load, device))
+
+    def load_all(self, variants: Iterable[VariantEntry], device: int) -> None:
+        """As `load` for each, with the driver prepared once."""
+        with self._driver.loading(device) as load:
+            for variant in variants:
+                self._once(variant, device, load)
+
+    def _once(self, variant: VariantEntry, device: int, load: Load) -> Function:
         with self._lock:
             key = (variant.object.hex, device, variant.launch.shared)
             function = self._functions.get(key)
             if function is None:
-                function = self._functions[key] = self._load(variant, device)
+                function = self._functions[key] = self._load(variant, device, load)
                 _FOREVER.append(function)
             if (variant.text, device) not in self._served:
                 self._served.add((variant.text, device))
                 self._counters.add(self._counters.loaded, variant.text)
             return function
 
-    def _load(self, variant: VariantEntry, device: int) -> Function:
+    def _load(self, variant: VariantEntry, device: int, load: Load) -> Function:
         entry = self._bundle.manifest.object(variant.object)
         image = self._bundle.object(variant.object)
         symbol = check_image(entry, image, f"{self._bundle.where}: object {variant.object.short}")
         started = time.perf_counter()
-        function = self._driver.load(device, image, symbol, variant.launch.shared)
+        function = load(image, symbol, variant.launch.shared)
         seconds = time.perf_counter() - started
         self._counters.module(len(image), seconds)
         for hook in tuple(self._hooks.load):

@@ -55,7 +55,7 @@ class Hooks:
     Attributes:
         enter: Called before each launch.
         exit: Called after each launch has been put into its stream.
-        load: Called after each load.
+        load: Called after each load, in the thread that loads, whose current device may still be the load's.
     """
 
     enter: list[Callable[[LaunchEvent], object]] = field(default_factory=list)
