@@ -211,16 +211,17 @@ class Manifest:
         problems: list[Problem] = []
         names = ("format", "version", *(item.name for item in fields(cls)))
         form = Fields(value, where, names, problems)
+        objects = tuple(
+            [ObjectEntry(*row) for row in rows] or map(_object, form.items("objects", ("digest", "size", "code")))
+        )
         manifest = cls(
             target=form.parsed("target", Target.parse) or _NOWHERE,
             toolchain=form.texts("toolchain"),
             environment=form.texts("environment"),
             options={name: _options(row) for name, row in form.objects("options").items()},
             kernels=tuple(map(_kernel, form.items("kernels", ("name", "parameters", "source")))),
-            objects=tuple(
-                [ObjectEntry(*row) for row in rows] or map(_object, form.items("objects", ("digest", "size", "code")))
-            ),
-            variants=_variants(form),
+            objects=objects,
+            variants=_variants(form, objects),
         )
         if problems:
             raise IntegrityError(problems)
@@ -431,9 +432,11 @@ _VARIANT_NAMES = ("key", "content", "object", "launch", "options")
 _VARIANT = set(_VARIANT_NAMES)
 
 
-def _variants(form: Fields) -> tuple[VariantEntry, ...]:
+def _variants(form: Fields, objects: Sequence[ObjectEntry]) -> tuple[VariantEntry, ...]:
     rows = form.get("variants")
-    usual = tuple(map(_usual_variant, rows)) if isinstance(rows, list) else ()
+    # One `Digest` for one code object: reading it again costs more than finding it, and so does comparing two later.
+    known = {str(entry.digest): entry.digest for entry in objects}
+    usual = tuple(_usual_variant(row, known) for row in rows) if isinstance(rows, list) else ()
     entries = tuple(entry for entry in usual if entry is not None)
     # One that is not usual may be wrong: then each is read field by field, so that every problem is told.
     return (
@@ -443,12 +446,13 @@ def _variants(form: Fields) -> tuple[VariantEntry, ...]:
     )
 
 
-def _usual_variant(row: object) -> VariantEntry | None:
+def _usual_variant(row: object, known: Mapping[str, Digest]) -> VariantEntry | None:
     """A variant with a launch of the usual kind, or None; nearly all are such, and a loader reads them all at once."""
     if not isinstance(row, dict) or row.keys() != _VARIANT:
         return None
-    key, options, launch = row["key"], row["options"], row["launch"]
-    content, code = Digest.read(row["content"]), Digest.read(row["object"])
+    key, options, launch, text = row["key"], row["options"], row["launch"], row["object"]
+    content = Digest.read(row["content"])
+    code = known.get(text) or Digest.read(text) if isinstance(text, str) else None
     if not (isinstance(key, str) and key and isinstance(options, str) and options and content and code):
         return None
     if not isinstance(launch, dict) or launch.keys() != _ALWAYS:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from aotkern.canonical import loads
 from aotkern.digest import Digest
@@ -32,14 +32,6 @@ _AFTER_SECTIONS = b'},"symbol":"'
 _SYMBOL = re.compile(rb'\},"symbol":"([\w.$]+)","target":"[\w:.+-]+"\}')
 
 
-class Row(NamedTuple):
-    """A code object as its row states it: the digest and size of its bytes, and its facts."""
-
-    digest: Digest
-    size: int
-    facts: StoredFacts
-
-
 class StoredFacts(Mapping[str, Any]):
     """The facts of a code object, decoded when they are first looked at.
 
@@ -49,19 +41,23 @@ class StoredFacts(Mapping[str, Any]):
         data: The bytes of the manifest.
         start: Where the text begins in them, with a brace. If the manifest is well-formed, it is one JSON object.
         end: Where it ends.
-        where: Names it in errors.
+        where: Names the manifest in errors.
+        number: Of its row.
     """
 
-    def __init__(self, data: bytes, start: int, end: int, where: str) -> None:
-        self._data, self._start, self._end, self._where = data, start, end, where
+    def __init__(self, data: bytes, start: int, end: int, where: str, number: int) -> None:
+        self._data, self._start, self._end, self._where, self._number = data, start, end, where, number
 
     @cached_property
     def decoded(self) -> dict[str, Any]:
         """All of them, as plain values."""
-        value: dict[str, Any] = loads(
-            self._data[self._start : self._end], self._where
-        )  # what begins with a brace is an object or an error
+        text = self._data[self._start : self._end]
+        value: dict[str, Any] = loads(text, self._place)  # what begins with a brace is an object, or an error
         return value
+
+    @property
+    def _place(self) -> str:
+        return f"{self._where}.objects[{self._number}].code"
 
     def loading(self) -> tuple[object, object]:
         """The ELF flags and the symbol, which is what loading takes: decodes nothing where the layout is the usual."""
@@ -82,7 +78,11 @@ class StoredFacts(Mapping[str, Any]):
         return len(self.decoded)
 
     def __repr__(self) -> str:
-        return f"<facts of {self._where}>"
+        return f"<facts of {self._place}>"
+
+
+Row = tuple[Digest, int, StoredFacts]
+"""A code object as its row states it: digest and size of its bytes, and its facts."""
 
 
 def cut(data: bytes, where: str) -> tuple[bytes, tuple[Row, ...]]:
@@ -111,8 +111,8 @@ def cut(data: bytes, where: str) -> tuple[bytes, tuple[Row, ...]]:
         found = _REST.fullmatch(data, middle, stop) if middle >= 0 else None
         if found is None or not data.startswith(_FACTS, at) or data[line_end - 1 : line_end] != b",":
             return data, ()
-        facts = StoredFacts(data, at + len(_FACTS) - 1, middle, f"{where}.objects[{len(rows)}].code")
-        rows.append(Row(Digest(found[1].decode("ascii")), int(found[2]), facts))
+        facts = StoredFacts(data, at + len(_FACTS) - 1, middle, where, len(rows))
+        rows.append((Digest(found[1].decode("ascii")), int(found[2]), facts))
         at = line_end + 1
     if not data.startswith(_NEXT, at):
         return data, ()

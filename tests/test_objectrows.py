@@ -23,7 +23,7 @@ def lazily(data):
 def test_the_rows_are_those_of_the_manifest():
     rest, rows = cut(DATA, "m.json")
     whole = hand_made()
-    assert [(row.digest, row.size, dict(row.facts)) for row in rows] == [
+    assert [(digest, size, dict(facts)) for digest, size, facts in rows] == [
         (entry.digest, entry.size, entry.facts) for entry in whole.objects
     ]
     assert b'"objects":[\n],\n"variants":' in rest
@@ -95,14 +95,16 @@ def test_the_loader_refuses_a_row_whose_flags_it_cannot_use(flags):
     (entry, _) = lazily(DATA.replace(FLAGS, flags, 1)).objects
     image = b"\x7fELF" + bytes(60)
     with pytest.raises(IntegrityError):
-        check_image(entry, image, "object")
+        check_image(entry, image, "b.aotk")
 
 
 def test_the_loader_refuses_a_row_without_a_symbol():
     (entry, _) = lazily(DATA.replace(b'"symbol":"first"', b'"symbol":3', 1)).objects
     image = b"\x7fELF" + bytes(44) + (0x54C).to_bytes(4, "little")
-    with pytest.raises(IntegrityError, match=r"object: symbol: expected a text in the manifest, found 3"):
-        check_image(entry, image, "object")
+    with pytest.raises(
+        IntegrityError, match=r"b\.aotk: object a7937b64b8ca: symbol: expected a text in the manifest, found 3"
+    ):
+        check_image(entry, image, "b.aotk")
 
 
 def test_every_prefix_is_refused_and_nothing_but_refused():

@@ -82,7 +82,7 @@ class Modules:
     def _load(self, variant: VariantEntry, device: int, load: Load) -> Function:
         entry = self._bundle.manifest.object(variant.object)
         image = self._bundle.object(variant.object)
-        symbol = check_image(entry, image, f"{self._bundle.where}: object {variant.object.short}")
+        symbol = check_image(entry, image, self._bundle.where)
         started = time.perf_counter()
         function = load(image, symbol, variant.launch.shared)
         seconds = time.perf_counter() - started
@@ -95,6 +95,11 @@ class Modules:
 def check_image(entry: ObjectEntry, image: bytes, where: str) -> str:
     """Hold a code object against what the manifest says of it, before a driver sees it.
 
+    Args:
+        entry: What the manifest says.
+        image: The code object.
+        where: Names the bundle in errors.
+
     Returns:
         The symbol of its kernel, as the manifest says.
 
@@ -103,11 +108,16 @@ def check_image(entry: ObjectEntry, image: bytes, where: str) -> str:
             no symbol for it.
     """
     if image[:4] != b"\x7fELF" or len(image) < _ELF_FLAGS_AT + _ELF_FLAGS.size:
-        raise IntegrityError.one(where, "an ELF file", repr(image[:4]))
+        raise IntegrityError.one(_place(where, entry), "an ELF file", repr(image[:4]))
     (flags,) = _ELF_FLAGS.unpack_from(image, _ELF_FLAGS_AT)
     stated, symbol = entry.loading
     if flags != stated:
-        raise IntegrityError.one(f"{where}: e_flags", f"{stated!r}, as the manifest says", hex(flags))
+        expected = f"{stated!r}, as the manifest says"
+        raise IntegrityError.one(f"{_place(where, entry)}: e_flags", expected, hex(flags))
     if not isinstance(symbol, str):
-        raise IntegrityError.one(f"{where}: symbol", "a text in the manifest", repr(symbol)[:60])
+        raise IntegrityError.one(f"{_place(where, entry)}: symbol", "a text in the manifest", repr(symbol)[:60])
     return symbol
+
+
+def _place(where: str, entry: ObjectEntry) -> str:
+    return f"{where}: object {entry.digest.short}"
