@@ -243,15 +243,15 @@ class Bundle:
         return Digest.of(self.data)
 
     @cached_property
-    def _places(self) -> Mapping[Digest, tuple[int, int, int]]:
-        """Block number, offset inside it and size of each object."""
-        places: dict[Digest, tuple[int, int, int]] = {}
+    def _places(self) -> Mapping[str, tuple[int, int, int]]:
+        """Block number, offset inside it and size of each object, by the hex digits of its digest."""
+        places: dict[str, tuple[int, int, int]] = {}
         entries = iter(self.manifest.objects)
         for number, block in enumerate(self.blocks):
             at = 0
             for _ in range(block.objects):
                 entry = next(entries)
-                places[entry.digest] = (number, at, entry.size)
+                places[entry.digest.hex] = (number, at, entry.size)
                 at += entry.size
         return places
 
@@ -274,7 +274,7 @@ class Bundle:
             InputError: The bundle has no such object.
             IntegrityError: The bytes at its place have another digest.
         """
-        place = self._places.get(digest)
+        place = self._places.get(digest.hex)
         if place is None:
             raise InputError.one(self.where, "the digest of one of its code objects", str(digest))
         number, start, size = place

@@ -270,8 +270,8 @@ class Manifest:
         return {variant.text: variant for variant in self.variants}
 
     @cached_property
-    def _objects(self) -> Mapping[Digest, ObjectEntry]:
-        return {entry.digest: entry for entry in self.objects}
+    def _objects(self) -> Mapping[str, ObjectEntry]:
+        return {entry.digest.hex: entry for entry in self.objects}  # a text keeps its hash, a digest makes it anew
 
     @cached_property
     def _kernels(self) -> Mapping[str, KernelEntry]:
@@ -283,7 +283,7 @@ class Manifest:
         Raises:
             InputError: There is none.
         """
-        entry = self._objects.get(digest)
+        entry = self._objects.get(digest.hex)
         if entry is None:
             raise InputError.one("manifest", "the digest of one of its code objects", str(digest))
         return entry

@@ -110,7 +110,7 @@ class Counters:
     def add(self, counter: Counter[str], key: str) -> None:
         """Count one event."""
         with self._lock:
-            counter[key] += 1
+            counter[key] = counter.get(key, 0) + 1
 
     def module(self, size: int, seconds: float) -> None:
         """Count a code object that was loaded."""
