@@ -434,20 +434,19 @@ _VARIANT = set(_VARIANT_NAMES)
 
 def _variants(form: Fields, objects: Sequence[ObjectEntry]) -> tuple[VariantEntry, ...]:
     rows = form.get("variants")
+    if not isinstance(rows, list):
+        return tuple(map(_variant, form.items("variants", _VARIANT_NAMES)))
     # One `Digest` for one code object: reading it again costs more than finding it, and so does comparing two later.
     known = {str(entry.digest): entry.digest for entry in objects}
-    usual = tuple(_usual_variant(row, known) for row in rows) if isinstance(rows, list) else ()
-    entries = tuple(entry for entry in usual if entry is not None)
-    # One that is not usual may be wrong: then each is read field by field, so that every problem is told.
-    return (
-        entries
-        if entries and len(entries) == len(usual)
-        else tuple(map(_variant, form.items("variants", _VARIANT_NAMES)))
+    return tuple(
+        _usual_variant(row, known)
+        or _variant(Fields(row, f"{form.where}.variants[{place}]", _VARIANT_NAMES, form.problems))
+        for place, row in enumerate(rows)
     )
 
 
 def _usual_variant(row: object, known: Mapping[str, Digest]) -> VariantEntry | None:
-    """A variant with a launch of the usual kind, or None; nearly all are such, and a loader reads them all at once."""
+    """A variant with a launch of the usual kind; None for another, or a wrong one, which is read field by field."""
     if not isinstance(row, dict) or row.keys() != _VARIANT:
         return None
     key, options, launch, text = row["key"], row["options"], row["launch"], row["object"]
