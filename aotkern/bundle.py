@@ -220,7 +220,7 @@ class Bundle:
             at += block.stored
         # 4. The manifest.
         manifest_bytes = _decompress(data[start : start + text.stored], text, f"{where}: manifest")
-        manifest = Manifest.parse(manifest_bytes, f"{where}: manifest")
+        manifest = Manifest.parse(manifest_bytes, f"{where}: manifest", lazily=True)
         bundle = cls(where, data, tuple(blocks), manifest, provenance)
         bundle._check_layout()
         return bundle
@@ -243,15 +243,15 @@ class Bundle:
         return Digest.of(self.data)
 
     @cached_property
-    def _places(self) -> Mapping[Digest, tuple[int, int, int]]:
-        """Block number, offset inside it and size of each object."""
-        places: dict[Digest, tuple[int, int, int]] = {}
+    def _places(self) -> Mapping[str, tuple[int, int, int]]:
+        """Block number, offset inside it and size of each object, by the hex digits of its digest."""
+        places: dict[str, tuple[int, int, int]] = {}
         entries = iter(self.manifest.objects)
         for number, block in enumerate(self.blocks):
             at = 0
             for _ in range(block.objects):
                 entry = next(entries)
-                places[entry.digest] = (number, at, entry.size)
+                places[entry.digest.hex] = (number, at, entry.size)
                 at += entry.size
         return places
 
@@ -274,12 +274,14 @@ class Bundle:
             InputError: The bundle has no such object.
             IntegrityError: The bytes at its place have another digest.
         """
-        if digest not in self._places:
+        place = self._places.get(digest.hex)
+        if place is None:
             raise InputError.one(self.where, "the digest of one of its code objects", str(digest))
-        number, start, size = self._places[digest]
+        number, start, size = place
         data = self._block_bytes(number)[start : start + size]
-        if (found := Digest.of(data)) != digest:
-            raise IntegrityError.one(f"{self.where}: block {number + 1} at byte {start}", str(digest), str(found))
+        if hashlib.sha256(data).hexdigest() != digest.hex:
+            where = f"{self.where}: block {number + 1} at byte {start}"
+            raise IntegrityError.one(where, str(digest), str(Digest.of(data)))
         return data
 
     def problems(self) -> Iterator[Problem]:

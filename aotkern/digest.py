@@ -29,10 +29,16 @@ class Digest:
         Raises:
             InputError: The text is not a digest.
         """
-        match = _TEXT.fullmatch(text) if isinstance(text, str) else None
-        if match is None:
+        digest = cls.read(text)
+        if digest is None:
             raise InputError.one(where, "'sha256:' and 64 lower-case hex digits", repr(text)[:100])
-        return cls(match[1])
+        return digest
+
+    @classmethod
+    def read(cls, text: object) -> Digest | None:
+        """As `parse`, with None for what is not a digest."""
+        match = _TEXT.fullmatch(text) if isinstance(text, str) else None
+        return None if match is None else cls(match[1])
 
     @property
     def raw(self) -> bytes:

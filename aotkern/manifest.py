@@ -6,8 +6,9 @@ spelling. Format rule: a reader knows exactly one version, and refuses others by
 is an error, not a hint.
 
 Reading happens in two steps. `Manifest.parse` reads the structure, which is all that a loader needs of bytes whose hash
-it has verified; keys and code object facts are parsed when first used. `check` parses all of them and holds them
-against each other, and reports every problem at once: `aotkern verify` and the audits call it.
+it has verified; keys and code object facts are parsed when first used, and read lazily, the facts are not even decoded
+before. `check` parses all of them and holds them against each other, and reports every problem at once:
+`aotkern verify` and the audits call it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from aotkern.canonical import dumps, loads
@@ -23,6 +24,7 @@ from aotkern.codeobject.facts import Argument, CodeObject
 from aotkern.digest import Digest
 from aotkern.errors import InputError, IntegrityError, Problem, ProblemsError
 from aotkern.fields import Fields
+from aotkern.objectrows import StoredFacts, cut
 from aotkern.spec import Constant, Parameter, VariantKey
 from aotkern.target import Target
 
@@ -79,7 +81,19 @@ class ObjectEntry:
     @cached_property
     def code(self) -> CodeObject:
         """The facts, parsed."""
-        return CodeObject.from_json(self.facts, f"object {self.digest.short}")
+        return CodeObject.from_json(self.plain_facts, f"object {self.digest.short}")
+
+    @property
+    def plain_facts(self) -> Mapping[str, Any]:
+        """The facts, decoded."""
+        return self.facts.decoded if isinstance(self.facts, StoredFacts) else self.facts
+
+    @property
+    def loading(self) -> tuple[object, object]:
+        """The ELF flags and the symbol as the facts state them, of whatever type, and None where they do not."""
+        if isinstance(self.facts, StoredFacts):
+            return self.facts.loading()
+        return self.facts.get("e_flags"), self.facts.get("symbol")
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
@@ -174,28 +188,40 @@ class Manifest:
         )
 
     @classmethod
-    def parse(cls, data: bytes, where: str) -> Manifest:
+    def parse(cls, data: bytes, where: str, *, lazily: bool = False) -> Manifest:
         """Read the structure of a manifest.
+
+        Args:
+            data: Its bytes.
+            where: Names it in errors.
+            lazily: Leave the facts of code objects undecoded until somebody looks at them, who may get the
+                `IntegrityError` then. For bytes whose hash was verified.
 
         Raises:
             IntegrityError: Not a manifest of this version, with every problem of its structure.
         """
-        value = loads(data, where)
+        rest, rows = cut(data, where) if lazily else (data, ())
+        value = loads(rest, where)
         named = value if isinstance(value, dict) else {}
         if named.get("format") != FORMAT or repr(named.get("version")) != str(VERSION):
             found = f"{str(named.get('format'))[:40]!r} version {str(named.get('version'))[:20]}"
             raise IntegrityError.one(f"{where}: format", f"{FORMAT!r} version {VERSION}", found)
+        if rows and named.get("objects") != []:
+            return cls.parse(data, where)  # the lines that were cut out are not those of the code objects
         problems: list[Problem] = []
         names = ("format", "version", *(item.name for item in fields(cls)))
         form = Fields(value, where, names, problems)
+        objects = tuple(
+            [ObjectEntry(*row) for row in rows] or map(_object, form.items("objects", ("digest", "size", "code")))
+        )
         manifest = cls(
             target=form.parsed("target", Target.parse) or _NOWHERE,
             toolchain=form.texts("toolchain"),
             environment=form.texts("environment"),
             options={name: _options(row) for name, row in form.objects("options").items()},
             kernels=tuple(map(_kernel, form.items("kernels", ("name", "parameters", "source")))),
-            objects=tuple(map(_object, form.items("objects", ("digest", "size", "code")))),
-            variants=tuple(map(_variant, form.items("variants", ("key", "content", "object", "launch", "options")))),
+            objects=objects,
+            variants=_variants(form, objects),
         )
         if problems:
             raise IntegrityError(problems)
@@ -216,7 +242,7 @@ class Manifest:
                     for k in self.kernels
                 ]
             ),
-            "objects": _lines([{"digest": str(o.digest), "size": o.size, "code": o.facts} for o in self.objects]),
+            "objects": _lines([{"digest": str(o.digest), "size": o.size, "code": o.plain_facts} for o in self.objects]),
             "variants": _lines(
                 [
                     {
@@ -244,8 +270,8 @@ class Manifest:
         return {variant.text: variant for variant in self.variants}
 
     @cached_property
-    def _objects(self) -> Mapping[Digest, ObjectEntry]:
-        return {entry.digest: entry for entry in self.objects}
+    def _objects(self) -> Mapping[str, ObjectEntry]:
+        return {entry.digest.hex: entry for entry in self.objects}  # a text keeps its hash, a digest makes it anew
 
     @cached_property
     def _kernels(self) -> Mapping[str, KernelEntry]:
@@ -257,9 +283,10 @@ class Manifest:
         Raises:
             InputError: There is none.
         """
-        if digest not in self._objects:
+        entry = self._objects.get(digest.hex)
+        if entry is None:
             raise InputError.one("manifest", "the digest of one of its code objects", str(digest))
-        return self._objects[digest]
+        return entry
 
     def kernel(self, name: str) -> KernelEntry:
         """The kernel with this name.
@@ -368,11 +395,6 @@ _ALWAYS = set(_ALWAYS_NAMES)
 
 
 def _launch(form: Fields) -> Launch:
-    raw = form.get("launch")
-    if isinstance(raw, dict) and raw.keys() == _ALWAYS:
-        # Nearly every launch is this one, and the loader reads as many as there are variants.
-        usual = Fields(raw, f"{form.where}.launch", _ALWAYS_NAMES, form.problems)
-        return Launch(usual.count("shared", 40), usual.count("num_warps", 40))
     given = form.subset("launch", tuple(_LAUNCH_DEFAULTS), _ALWAYS_NAMES)
     values = {
         name: (given.flag(name) if isinstance(default, bool) else given.count(name, 40))
@@ -404,6 +426,45 @@ def _object(form: Fields) -> ObjectEntry:
         form.count("size"),
         facts if isinstance(facts, dict) else {},
     )
+
+
+_VARIANT_NAMES = ("key", "content", "object", "launch", "options")
+_VARIANT = set(_VARIANT_NAMES)
+
+
+def _variants(form: Fields, objects: Sequence[ObjectEntry]) -> tuple[VariantEntry, ...]:
+    rows = form.get("variants")
+    if not isinstance(rows, list):
+        return tuple(map(_variant, form.items("variants", _VARIANT_NAMES)))
+    # One `Digest` for one code object: reading it again costs more than finding it, and so does comparing two later.
+    known = {str(entry.digest): entry.digest for entry in objects}
+    return tuple(
+        _usual_variant(row, known)
+        or _variant(Fields(row, f"{form.where}.variants[{place}]", _VARIANT_NAMES, form.problems))
+        for place, row in enumerate(rows)
+    )
+
+
+def _usual_variant(row: object, known: Mapping[str, Digest]) -> VariantEntry | None:
+    """A variant with a launch of the usual kind; None for another, or a wrong one, which is read field by field."""
+    if not isinstance(row, dict) or row.keys() != _VARIANT:
+        return None
+    key, options, launch, text = row["key"], row["options"], row["launch"], row["object"]
+    content = Digest.read(row["content"])
+    code = known.get(text) or Digest.read(text) if isinstance(text, str) else None
+    if not (isinstance(key, str) and key and isinstance(options, str) and options and content and code):
+        return None
+    if not isinstance(launch, dict) or launch.keys() != _ALWAYS:
+        return None
+    shared, warps = launch["shared"], launch["num_warps"]
+    if type(shared) is not int or type(warps) is not int or not (0 <= shared < 1 << 40 and 0 <= warps < 1 << 40):
+        return None
+    return VariantEntry(key, content, code, _usual_launch(shared, warps), options)
+
+
+@lru_cache(maxsize=256)
+def _usual_launch(shared: int, num_warps: int) -> Launch:
+    return Launch(shared, num_warps)
 
 
 def _variant(form: Fields) -> VariantEntry:

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import cast
 
-from aotkern.drivers.protocol import Device, Driver, Entry, Function, Launch
+from aotkern.drivers.protocol import Device, Driver, Entry, Function, Launch, Load
 from aotkern.errors import InputError
 
-__all__ = ["NAMES", "Device", "Driver", "Entry", "Function", "Launch", "open_driver"]
+__all__ = ["NAMES", "Device", "Driver", "Entry", "Function", "Launch", "Load", "open_driver"]
 
 # Name -> the module whose `open_driver()` makes it.
 _DRIVERS = {

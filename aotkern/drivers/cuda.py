@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from ctypes import c_void_p as handle
+from functools import partial
 from pathlib import Path
 
 from aotkern.drivers.library import Library, candidates, mapped
-from aotkern.drivers.protocol import Device, Entry, Function, Launch
+from aotkern.drivers.protocol import Device, Entry, Function, Launch, Load
 from aotkern.errors import DriverError, InputError
 from aotkern.grid import programs
 from aotkern.settings import Settings
@@ -187,18 +188,27 @@ class CudaDriver:
 
     def load(self, device: int, image: bytes, symbol: str, shared: int) -> Function:
         """Load a cubin, find its kernel, and ask for its shared memory."""
+        with self.loading(device) as load:
+            return load(image, symbol, shared)
+
+    @contextmanager
+    def loading(self, device: int) -> Iterator[Load]:
+        """Make the device current, and let other streams be captured, once for all loads."""
+        with self._on(device), self._relaxed():
+            yield partial(self._load, device)
+
+    def _load(self, device: int, image: bytes, symbol: str, shared: int) -> Function:
         about = (symbol, self.devices()[device])
         module, function = handle(), handle()
-        with self._on(device), self._relaxed():
-            self._cuda.call("cuModuleLoadData", ctypes.byref(module), image, about=about)
-            try:
-                name = symbol.encode()
-                self._cuda.call("cuModuleGetFunction", ctypes.byref(function), module, name, about=about)
-                if shared:
-                    self._ask_for_shared(device, symbol, function.value or 0, shared)
-            except BaseException:
-                self._cuda.status("cuModuleUnload", module)
-                raise
+        self._cuda.call("cuModuleLoadData", ctypes.byref(module), image, about=about)
+        try:
+            name = symbol.encode()
+            self._cuda.call("cuModuleGetFunction", ctypes.byref(function), module, name, about=about)
+            if shared:
+                self._ask_for_shared(device, symbol, function.value or 0, shared)
+        except BaseException:
+            self._cuda.status("cuModuleUnload", module)
+            raise
         return Function(device, symbol, module.value or 0, function.value or 0)
 
     def _ask_for_shared(self, device: int, symbol: str, function: int, shared: int) -> None:

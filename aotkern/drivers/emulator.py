@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
-from aotkern.drivers.protocol import Device, Entry, Function, Launch
+from aotkern.drivers.protocol import Device, Entry, Function, Launch, Load
 from aotkern.emulator import Buffer, Statistics, WaveOrder, run
 from aotkern.errors import DriverError, InputError
 from aotkern.target import Backend, Target
@@ -85,6 +87,11 @@ class EmulatorDriver:
         handle = next(self._handles)
         self._images[handle] = image
         return Function(device, symbol, handle, handle)
+
+    @contextmanager
+    def loading(self, device: int) -> Iterator[Load]:
+        """There is nothing to prepare."""
+        yield partial(self.load, device)
 
     def unload(self, function: Function) -> None:
         """Forget the image."""

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from ctypes import c_void_p as handle
+from functools import partial
 from pathlib import Path
 
 from aotkern.drivers.library import Library, candidates, mapped, package_folder
-from aotkern.drivers.protocol import Device, Entry, Function, Launch
+from aotkern.drivers.protocol import Device, Entry, Function, Launch, Load
 from aotkern.errors import DriverError, InputError
 from aotkern.grid import programs
 from aotkern.settings import Settings
@@ -134,17 +135,26 @@ class HipDriver:
 
     def load(self, device: int, image: bytes, symbol: str, shared: int) -> Function:
         """Load an HSACO and find its kernel."""
+        with self.loading(device) as load:
+            return load(image, symbol, shared)
+
+    @contextmanager
+    def loading(self, device: int) -> Iterator[Load]:
+        """Make the device current, and let other streams be captured, once for all loads."""
+        with self._on(device), self._relaxed():
+            yield partial(self._load, device)
+
+    def _load(self, device: int, image: bytes, symbol: str, shared: int) -> Function:
         limit = self.devices()[device].shared_bytes
         if shared > limit:
             raise InputError.one(f"{symbol}: LDS", f"at most {limit} bytes on device {device}", str(shared))
         about = (symbol, self.devices()[device])
         module, function = handle(), handle()
-        with self._on(device), self._relaxed():
-            self._hip.call("hipModuleLoadData", ctypes.byref(module), image, about=about)
-            code = self._hip.status("hipModuleGetFunction", ctypes.byref(function), module, symbol.encode())
-            if code:
-                self._hip.status("hipModuleUnload", module)
-                raise self._hip.error("hipModuleGetFunction", code, about)
+        self._hip.call("hipModuleLoadData", ctypes.byref(module), image, about=about)
+        code = self._hip.status("hipModuleGetFunction", ctypes.byref(function), module, symbol.encode())
+        if code:
+            self._hip.status("hipModuleUnload", module)
+            raise self._hip.error("hipModuleGetFunction", code, about)
         return Function(device, symbol, module.value or 0, function.value or 0)
 
     @contextmanager

@@ -7,9 +7,12 @@ load gives another handle, and a captured stream says so. Whether the code fits 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
-from aotkern.drivers.protocol import Device, Entry, Function, Launch
+from aotkern.drivers.protocol import Device, Entry, Function, Launch, Load
 from aotkern.errors import DriverError, InputError
 from aotkern.target import Backend, Target
 
@@ -84,6 +87,11 @@ class NullDriver:
             raise InputError.one(f"{symbol}: shared memory", f"at most {limit} bytes on device {device}", str(shared))
         self.loads.append((device, symbol))
         return Function(device, symbol, next(self._handles), next(self._handles))
+
+    @contextmanager
+    def loading(self, device: int) -> Iterator[Load]:
+        """There is nothing to prepare."""
+        yield partial(self.load, device)
 
     def unload(self, function: Function) -> None:
         """Write the unload down."""

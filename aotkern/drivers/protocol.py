@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -108,6 +110,10 @@ class Entry:
     end: int
 
 
+Load = Callable[[bytes, str, int], Function]
+"""`Driver.load` on a device that is settled: image, symbol and shared memory."""
+
+
 class Driver(Protocol):
     """A driver. Every method restores the calling thread's current device; any may raise DriverError."""
 
@@ -148,6 +154,9 @@ class Driver(Protocol):
         Raises:
             InputError: `shared` is more than the device has.
         """
+
+    def loading(self, device: int) -> AbstractContextManager[Load]:
+        """Prepare the calling thread for many loads onto a device; the loads themselves are those of `load`."""
 
     def unload(self, function: Function) -> None:
         """Unload the module of a function; the loader does so only when a load failed half way."""

@@ -185,8 +185,7 @@ class LoadedBundle:
         target = self.device_for(device, "preload")
         before, started = self.counters(), time.perf_counter()
         entries = self._entries(chosen)
-        for variant in entries:
-            self.modules.load(variant, target.index)
+        self.modules.load_all(entries, target.index)
         after = self.counters()
         return Preloaded(
             variants=len(entries),

@@ -9,9 +9,11 @@ from __future__ import annotations
 import struct
 import threading
 import time
+from collections.abc import Iterable
+from functools import partial
 
 from aotkern.bundle import Bundle
-from aotkern.drivers import Driver, Function
+from aotkern.drivers import Driver, Function, Load
 from aotkern.errors import CaptureError, IntegrityError
 from aotkern.loader.observe import Counters, Hooks, LoadEvent
 from aotkern.manifest import ObjectEntry, VariantEntry
@@ -57,23 +59,32 @@ class Modules:
 
     def load(self, variant: VariantEntry, device: int) -> Function:
         """As `ready`, for a caller that knows that no stream is being captured."""
+        return self._once(variant, device, partial(self._driver.load, device))
+
+    def load_all(self, variants: Iterable[VariantEntry], device: int) -> None:
+        """As `load` for each, with the driver prepared once."""
+        with self._driver.loading(device) as load:
+            for variant in variants:
+                self._once(variant, device, load)
+
+    def _once(self, variant: VariantEntry, device: int, load: Load) -> Function:
         with self._lock:
             key = (variant.object.hex, device, variant.launch.shared)
             function = self._functions.get(key)
             if function is None:
-                function = self._functions[key] = self._load(variant, device)
+                function = self._functions[key] = self._load(variant, device, load)
                 _FOREVER.append(function)
             if (variant.text, device) not in self._served:
                 self._served.add((variant.text, device))
                 self._counters.add(self._counters.loaded, variant.text)
             return function
 
-    def _load(self, variant: VariantEntry, device: int) -> Function:
+    def _load(self, variant: VariantEntry, device: int, load: Load) -> Function:
         entry = self._bundle.manifest.object(variant.object)
         image = self._bundle.object(variant.object)
-        check_image(entry, image, f"{self._bundle.where}: object {variant.object.short}")
+        symbol = check_image(entry, image, self._bundle.where)
         started = time.perf_counter()
-        function = self._driver.load(device, image, str(entry.facts["symbol"]), variant.launch.shared)
+        function = load(image, symbol, variant.launch.shared)
         seconds = time.perf_counter() - started
         self._counters.module(len(image), seconds)
         for hook in tuple(self._hooks.load):
@@ -81,16 +92,32 @@ class Modules:
         return function
 
 
-def check_image(entry: ObjectEntry, image: bytes, where: str) -> None:
+def check_image(entry: ObjectEntry, image: bytes, where: str) -> str:
     """Hold a code object against what the manifest says of it, before a driver sees it.
 
+    Args:
+        entry: What the manifest says.
+        image: The code object.
+        where: Names the bundle in errors.
+
+    Returns:
+        The symbol of its kernel, as the manifest says.
+
     Raises:
-        IntegrityError: It is no ELF file, or its flags name another chip than the manifest does.
+        IntegrityError: It is no ELF file, or its flags name another chip than the manifest does, or the manifest has
+            no symbol for it.
     """
     if image[:4] != b"\x7fELF" or len(image) < _ELF_FLAGS_AT + _ELF_FLAGS.size:
-        raise IntegrityError.one(where, "an ELF file", repr(image[:4]))
+        raise IntegrityError.one(_place(where, entry), "an ELF file", repr(image[:4]))
     (flags,) = _ELF_FLAGS.unpack_from(image, _ELF_FLAGS_AT)
-    if flags != entry.facts.get("e_flags") or not isinstance(entry.facts.get("symbol"), str):
-        raise IntegrityError.one(
-            f"{where}: e_flags", f"{entry.facts.get('e_flags')!r}, as the manifest says", hex(flags)
-        )
+    stated, symbol = entry.loading
+    if flags != stated:
+        expected = f"{stated!r}, as the manifest says"
+        raise IntegrityError.one(f"{_place(where, entry)}: e_flags", expected, hex(flags))
+    if not isinstance(symbol, str):
+        raise IntegrityError.one(f"{_place(where, entry)}: symbol", "a text in the manifest", repr(symbol)[:60])
+    return symbol
+
+
+def _place(where: str, entry: ObjectEntry) -> str:
+    return f"{where}: object {entry.digest.short}"

@@ -55,7 +55,7 @@ class Hooks:
     Attributes:
         enter: Called before each launch.
         exit: Called after each launch has been put into its stream.
-        load: Called after each load.
+        load: Called after each load, in the thread that loads, whose current device may still be the load's.
     """
 
     enter: list[Callable[[LaunchEvent], object]] = field(default_factory=list)
@@ -110,7 +110,7 @@ class Counters:
     def add(self, counter: Counter[str], key: str) -> None:
         """Count one event."""
         with self._lock:
-            counter[key] += 1
+            counter[key] = counter.get(key, 0) + 1
 
     def module(self, size: int, seconds: float) -> None:
         """Count a code object that was loaded."""

@@ -118,6 +118,18 @@ def test_missing_kernel_unloads_the_module_again(hip, driver, hsaco):
     assert hip.log == ["load device=0", "unload device=0"]
 
 
+def test_many_loads_make_the_device_current_once(hip, hsaco):
+    hip.reset("gfx942:sramecc+:xnack-", "gfx942:sramecc+:xnack-")
+    driver = open_driver(Settings(hip_library=hip.path))
+    with driver.loading(1) as load:
+        functions = [load(hsaco, "mixed", 0) for _ in range(3)]
+    assert hip.log == ["set 1", *["load device=1"] * 3, "set 0"]
+    assert {function.device for function in functions} == {1}
+    with pytest.raises(DriverError, match="hipErrorNotFound"), driver.loading(1) as load:
+        load(hsaco, "other", 0)
+    assert hip.log[-4:] == ["set 1", "load device=1", "unload device=1", "set 0"]
+
+
 def test_lds_over_the_limit_names_both_numbers(hip, driver, hsaco):
     with pytest.raises(InputError, match="at most 65536 bytes on device 0, found 98304"):
         driver.load(0, hsaco, "mixed", 98_304)

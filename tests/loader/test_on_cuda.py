@@ -122,6 +122,17 @@ def test_tensors_decide_the_device_and_the_context_is_restored(cuda, data):
     assert cuda.events("retain 1") == ["retain 1"]
 
 
+def test_preloading_makes_the_device_current_once(cuda, compile_kernel):
+    cuda.reset(2)
+    specs = tuple(Spec(f"x:*fp32,out:*fp32,n:i32,factor:fp32,BLOCK={block}") for block in (64, 128, 256))
+    bundle = load(cuda, make(compile_kernel, "cuda:90", specs))
+    cuda.make_current(0)
+    assert bundle.preload(device=1).modules == 3
+    assert cuda.events("load", "push", "pop")[-5:] == ["push 1", *["load device=1"] * 3, "pop"]
+    assert bundle.preload(device=1).modules == 0
+    assert bundle.driver.current_device() == 0
+
+
 @pytest.mark.parametrize(
     ("shared", "static", "asked"),
     [(0, 0, []), (49_151, 0, []), (49_152, 0, [49_152]), (40_000, 10_000, [40_000]), (232_448, 0, [232_448])],
