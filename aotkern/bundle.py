@@ -38,6 +38,9 @@ from aotkern.fields import Fields
 from aotkern.manifest import Manifest
 
 SUFFIX = ".aotk"
+SIGNATURE_SUFFIX = ".sig"
+"""What a signature file's name has behind the name of the bundle."""
+
 MAGIC = b"AOTKERN\0"
 VERSION = 1
 LEVEL = 19

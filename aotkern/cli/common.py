@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import click
 
 from aotkern.audit.findings import Verdict
-from aotkern.errors import ProblemsError
+from aotkern.errors import Problem, ProblemsError
 from aotkern.target import Target
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -88,9 +88,9 @@ def emit(content: str | bytes) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def problems(error: ProblemsError) -> list[dict[str, str]]:
-    """The problems of an error, for a document."""
-    return [{"where": item.where, "expected": item.expected, "found": item.found} for item in error.problems]
+def problems(found: Iterable[Problem]) -> list[dict[str, str]]:
+    """Problems with their place, expectation and finding, for a document."""
+    return [{"where": item.where, "expected": item.expected, "found": item.found} for item in found]
 
 
 def refusals(error: ProblemsError) -> str:

@@ -47,7 +47,7 @@ def verify(bundles: tuple[str, ...], trust: Path | None, locked: Path | None, as
     for name in bundles:
         problems, line, facts = _verified(name, opened)
         lines += [*(f"REFUSED {problem}" for problem in problems), *([line] if line else [])]
-        rows.append({"file": name, "problems": [_problem(problem) for problem in problems], **facts})
+        rows.append({"file": name, "problems": common.problems(problems), **facts})
     verdict = Verdict.FINDINGS if any(row["problems"] for row in rows) else Verdict.CLEAN
     document = {"schema": "aotkern.verify/1", "verdict": str(verdict), "bundles": rows}
     common.finish(verdict, as_json=as_json, document=document, text="\n".join(lines))
@@ -104,10 +104,6 @@ def _verified(name: str, opened: _Opener) -> tuple[tuple[Problem, ...], str, dic
     signers = f", signed by {' and '.join(signed['signers'])} ({signed['sequence']})" if signed else ""
     line = "" if problems else f"ok {name}: {manifest.target}, {counts}{signers}, {bundle.digest}"
     return problems, line, facts
-
-
-def _problem(problem: Problem) -> dict[str, str]:
-    return {"where": problem.where, "expected": problem.expected, "found": problem.found}
 
 
 @click.command()

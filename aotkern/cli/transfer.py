@@ -105,7 +105,7 @@ def pull(
 
 def _refused(kind: str, error: ProblemsError, *, as_json: bool) -> NoReturn:
     verdict = Verdict.FINDINGS
-    document = {"schema": f"aotkern.{kind}/1", "verdict": str(verdict), "problems": common.problems(error)}
+    document = {"schema": f"aotkern.{kind}/1", "verdict": str(verdict), "problems": common.problems(error.problems)}
     common.finish(verdict, as_json=as_json, document=document, text=common.refusals(error))
 
 

@@ -102,7 +102,11 @@ def sign(
     try:
         signed = sign_bundle(bundle, private, sequence, _audits(bundle, reports), int(time.time()))
     except (IntegrityError, TrustError) as error:
-        refusal = {"schema": "aotkern.sign/1", "verdict": str(Verdict.FINDINGS), "problems": common.problems(error)}
+        refusal = {
+            "schema": "aotkern.sign/1",
+            "verdict": str(Verdict.FINDINGS),
+            "problems": common.problems(error.problems),
+        }
         common.finish(Verdict.FINDINGS, as_json=as_json, document=refusal, text=common.refusals(error))
     statement = signed.statement
     document = {

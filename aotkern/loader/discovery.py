@@ -19,7 +19,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from aotkern.bundle import SUFFIX, Bundle
+from aotkern.bundle import SIGNATURE_SUFFIX, SUFFIX, Bundle
 from aotkern.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 GROUP = "aotkern.bundles"
 """The group of the entry points."""
-
-_SIGNATURE = ".sig"
 
 
 class Readable(Protocol):
@@ -55,7 +53,7 @@ class Found:
     @classmethod
     def at(cls, path: Path) -> Found:
         """A bundle in the file system."""
-        beside = path.with_name(path.name + _SIGNATURE)
+        beside = path.with_name(path.name + SIGNATURE_SUFFIX)
         return cls(str(path), path, beside if beside.is_file() else None)
 
     def open(self, trust: Trust | None = None) -> Bundle:
@@ -153,5 +151,5 @@ def _resources(package: str, name: str) -> Iterator[Found]:
     entries = sorted((item for item in root.iterdir() if item.name.endswith(SUFFIX)), key=lambda item: item.name)
     named = [item for item in entries if item.name.startswith(f"{name}.")]
     for item in named or entries:
-        beside = root.joinpath(item.name + _SIGNATURE)
+        beside = root.joinpath(item.name + SIGNATURE_SUFFIX)
         yield Found(f"{package}/{item.name}", item, beside if beside.is_file() else None)

@@ -14,7 +14,6 @@ from aotkern.audit.identity import IdentityReport
 from aotkern.audit.reproducible import ReproducibleReport
 from aotkern.audit.resources import ResourceReport
 from aotkern.build.builder import Compilation, Published
-from aotkern.errors import Problem
 from aotkern.target import Target
 
 JSON = dict[str, Any]
@@ -23,11 +22,6 @@ JSON = dict[str, Any]
 def document(kind: str, verdict: Verdict, **content: Any) -> JSON:
     """A document of this kind: `schema`, `verdict`, then its content."""
     return {"schema": f"aotkern.{kind}/1", "verdict": str(verdict), **content}
-
-
-def problems(found: Iterable[Problem]) -> list[JSON]:
-    """Problems with their place, expectation and finding."""
-    return [asdict(problem) for problem in found]
 
 
 def findings(found: Iterable[Finding]) -> list[JSON]:

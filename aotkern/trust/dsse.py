@@ -15,12 +15,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aotkern.bundle import SIGNATURE_SUFFIX
 from aotkern.canonical import dumps, loads
 from aotkern.digest import Digest
 from aotkern.errors import InputError, IntegrityError, Problem, TrustError
 from aotkern.fields import Fields
 
-SUFFIX = ".sig"
+SUFFIX = SIGNATURE_SUFFIX
 """What a signature file's name has behind the name of the bundle."""
 
 MAX_BYTES = 4 << 20

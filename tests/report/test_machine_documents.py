@@ -13,6 +13,7 @@ from aotkern.audit.findings import Finding, Verdict
 from aotkern.audit.identity import Comparison, IdentityReport, State
 from aotkern.audit.reproducible import ReproducibleReport
 from aotkern.build.builder import Compilation, Published, TargetBuild
+from aotkern.cli import common
 from aotkern.digest import Digest
 from aotkern.errors import BuildError, Problem
 from aotkern.report import machine
@@ -58,6 +59,6 @@ def test_a_rebuild():
 
 
 def test_problems_and_findings_keep_all_their_facts():
-    assert machine.problems([Problem("a", "b", "c")]) == [{"where": "a", "expected": "b", "found": "c"}]
+    assert common.problems([Problem("a", "b", "c")]) == [{"where": "a", "expected": "b", "found": "c"}]
     (row,) = machine.findings([Finding("identity", "k", "different", "text", {"x": [1]})])
     assert row == {"audit": "identity", "subject": "k", "state": "different", "message": "text", "facts": {"x": [1]}}
