@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+TRITONS ?= 3.8.0 3.7.1 3.6.0
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test lint manifests gate bench clean
+.PHONY: demo test tritons lint manifests gate bench clean
 
 # A part of the shipped kernels, so that it takes a minute or two; `make gate` does all of them.
 DEMO := --only 'cp_gather*' --only 'insert_*' --only '*NUM_SPLITS=4,*'
@@ -16,6 +17,17 @@ demo: $(VENV)/demo.stamp
 
 test: $(VENV)/test.stamp
 	$(BIN)/python -m pytest -n $(JOBS)
+
+# Building for, and serving, programs that bring another tested version of Triton: a virtual environment for each.
+tritons: $(TRITONS:%=.venv-triton-%/tested)
+
+.venv-triton-%/tested: FORCE
+	test -d $(@D) || $(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps triton==$*
+	$(@D)/bin/python -m pytest -n $(JOBS) tests/triton_bridge tests/build/test_builder.py
+
+FORCE:
 
 lint: $(VENV)/test.stamp
 	$(BIN)/python -m ruff check .
@@ -48,4 +60,4 @@ $(VENV)/test.stamp: pyproject.toml | $(VENV)/bin/python
 	touch $@ $(VENV)/demo.stamp
 
 clean:
-	rm -rf $(VENV) out build dist *.egg-info
+	rm -rf $(VENV) .venv-triton-* out build dist *.egg-info

@@ -118,10 +118,11 @@ def _launch(metadata: Any) -> Launch:
         num_ctas=metadata.num_ctas,
         cooperative=bool(metadata.launch_cooperative_grid),
         pdl=bool(getattr(metadata, "launch_pdl", False)),
-        global_scratch=metadata.global_scratch_size or 0,
-        global_scratch_align=metadata.global_scratch_align or 1,
-        profile_scratch=metadata.profile_scratch_size or 0,
-        profile_scratch_align=metadata.profile_scratch_align or 1,
+        # A back end that has no scratch memory says nothing of it.
+        global_scratch=getattr(metadata, "global_scratch_size", 0) or 0,
+        global_scratch_align=getattr(metadata, "global_scratch_align", 1) or 1,
+        profile_scratch=getattr(metadata, "profile_scratch_size", 0) or 0,
+        profile_scratch_align=getattr(metadata, "profile_scratch_align", 1) or 1,
     )
 
 

@@ -16,6 +16,8 @@ from aotkern.digest import Digest
 from aotkern.errors import InputError, MissingToolError
 
 _PARTS = ("__init__.py", "_utils.py", "knobs.py", "_C", "backends", "compiler", "language", "runtime", "tools")
+IN_LIBTRITON = "in libtriton"
+"""The AMD code generator of versions that do not keep it in a shared object of its own: the digest covers it."""
 _IGNORED_SUFFIXES = (".pyc", ".pyi")
 # Profilers and headers for launcher stubs: they lie in the package, but no code object is made from them.
 _IGNORED_NAMES = ("libproton.so", "cupti", "cupti-blackwell", "include", "__pycache__")
@@ -33,13 +35,14 @@ def describe(memo: Path | None = None) -> dict[str, str]:
     """
     try:
         import triton  # noqa: PLC0415 - the one heavy import, made by workers only
-        from triton.backends.amd.compiler import get_amd_codegen_revision  # noqa: PLC0415
+        from triton.backends.amd import compiler as amd  # noqa: PLC0415
     except ImportError as error:
         raise MissingToolError("triton", "to compile", "pip install 'aotkern[build]'") from error
     root = Path(triton.__file__).parent
+    revision = getattr(amd, "get_amd_codegen_revision", None)
     return {
         "triton": str(triton.__version__),
-        "amd_codegen": str(get_amd_codegen_revision()),
+        "amd_codegen": str(revision()) if revision is not None else IN_LIBTRITON,
         "triton_digest": str(_digest(root, memo)),
     }
 

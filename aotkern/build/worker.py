@@ -16,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
+from aotkern import tritons
 from aotkern.build import compiler, lint, registry, toolchain, traced
 from aotkern.canonical import dumps
 from aotkern.digest import Digest
@@ -60,6 +61,10 @@ class Worker:
         variants: list[list[Any]] = []
         failures: list[list[str]] = []
         for target in map(Target.parse, targets):
+            if not tritons.tested(tools["triton"], target.backend):
+                expected = f"a version of Triton that was tested for it: {tritons.for_people()}"
+                problems.append(Problem(f"target {target}", expected, f"Triton {tools['triton']}"))
+                continue
             for kernel in self.kernels.values():
                 try:
                     keys = traced.keys(kernel, target, limit)

@@ -2,7 +2,7 @@
 
 Triton's class reads a folder. The subclass here sets the same attributes from memory, and leaves everything else to
 Triton: loading, launching, launch metadata and hooks. Which attributes and which metadata these are depends on Triton's
-version, so that only the versions in `shelf.TESTED` are served.
+version, so that only those in `aotkern.tritons.TESTED` are served.
 
 A variant may assume less than the call's specialisation (an integer that is 1 may be a parameter of the binary). The
 launcher packs what the source object's signature says, so the kernel gets a copy of it with the variant's signature.

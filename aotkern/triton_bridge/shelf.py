@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from aotkern import tritons
 from aotkern.arguments import Pointer, Value
 from aotkern.bundle import Bundle
 from aotkern.canonical import loads
@@ -23,14 +24,11 @@ from aotkern.dispatch import INTEGER_RANGES, SMALL_STORAGE, Choice, Miss, Table,
 from aotkern.errors import IntegrityError, Problem
 from aotkern.manifest import KernelEntry, VariantEntry
 from aotkern.spec import ArgumentSpec, Constant, Fixed, Group, Parameter, Runtime
-from aotkern.target import Backend, Target
+from aotkern.target import Target
 from aotkern.trace import Chosen, row
 
 TUNING = "tuning"
 """The field of a bundle's provenance that holds the autotuners' choices, as rows of a trace."""
-
-TESTED: Mapping[str, tuple[Backend, ...]] = {"3.9.0": (Backend.HIP, Backend.CUDA), "3.6.0": (Backend.CUDA,)}
-"""Versions of Triton, with their back ends, that `aotkern.triton_bridge.prebuilt` knows how to serve."""
 
 OF_AN_INSTALLATION = ("extern_libs",)
 """Options that differ between two versions of Triton whose code may be mixed only by permission."""
@@ -110,9 +108,9 @@ class Shelf:
 
     def kernel(self, name: str, source: Digest, target: Target) -> Prebuilt | Refusal:
         """The kernel with this source for a device of this target, or why there is none."""
-        if target.backend not in TESTED.get(self.triton.partition("+")[0], ()):
-            tested = ", ".join(f"{version} ({' and '.join(ends)})" for version, ends in sorted(TESTED.items()))
-            return Refusal(name, f"{name}: Triton {self.triton} on {target} was not tested; tested are {tested}")
+        if not tritons.tested(self.triton, target.backend):
+            known = tritons.for_people()
+            return Refusal(name, f"{name}: Triton {self.triton} on {target} was not tested; tested are {known}")
         fitting = [bundle for bundle in self.bundles if bundle.manifest.target.refusal(target) is None]
         if not fitting:
             there = ", ".join(str(bundle.manifest.target) for bundle in self.bundles) or "none"

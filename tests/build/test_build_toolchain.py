@@ -73,3 +73,12 @@ def test_the_toolchain_is_named_by_version_revision_and_digest():
     assert found["triton"] == triton.__version__
     assert found["amd_codegen"]
     Digest.parse(found["triton_digest"])
+
+
+def test_a_triton_whose_amd_code_generator_has_no_revision_of_its_own_is_named_too(monkeypatch):
+    import triton.backends.amd.compiler as amd
+
+    monkeypatch.delattr(amd, "get_amd_codegen_revision", raising=False)
+    found = toolchain.describe()
+    assert found["amd_codegen"] == toolchain.IN_LIBTRITON
+    Digest.parse(found["triton_digest"])

@@ -89,11 +89,14 @@ def test_a_served_kernel_is_what_triton_would_have_compiled(made, install, targe
         install(made[1])
         served = kernels.scale[(1,)](*call, BLOCK=64)
     assert type(served).__name__ == "PrebuiltKernel"
-    assert vars(served).keys() == vars(compiled).keys()
+    only_some_versions = {"_module_pid"}
+    assert vars(served).keys() - only_some_versions == vars(compiled).keys() - only_some_versions
     assert served.kernel == compiled.kernel
     assert served.packed_metadata == compiled.packed_metadata
     expected, found = compiled.metadata._asdict(), served.metadata._asdict()
-    assert {**found, "hash": ""} == {**expected, "hash": ""}
+    # Where a back end has no scratch memory, some versions say nothing of it.
+    unsaid = {"global_scratch_size": 0, "global_scratch_align": 1}
+    assert {**found, "hash": ""} == {**unsaid, **expected, "hash": ""}
     assert served.src.signature == compiled.src.signature
     assert served.src.constants == compiled.src.constants
 
