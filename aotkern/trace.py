@@ -7,6 +7,8 @@ One JSON object a line, sorted, each line once, so that traces can be merged, co
     {"choice":"pkg.mod.add","config":{"B":"64","num_warps":"8"},"key":["1024"],"source":"sha256:...",...}
     {"unbuildable":"__main__.outer.<locals>.inner","reason":"...","target":"cuda:90"}
 
+A kernel that was generated at run time has a `text` as well: a module that defines it.
+
 A trace holds types, classes and compile-time constants, and names of modules; it holds no tensor, no address, no path
 and no value of a run-time argument, except for those integers and texts that an autotuner's key is made of.
 """
@@ -26,6 +28,8 @@ from aotkern.target import Target
 
 FORMAT = "aotkern.trace"
 VERSION = 1
+GENERATED = "generated_"
+"""How the names of modules begin that stand in a trace as text; 12 digits of the text's digest follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class Recorded:
         heuristic: Those of them that a `triton.heuristics` computed.
         trial: Whether only an autotuner's benchmark asked for it.
         triton: Version of the Triton that recorded it.
+        text: Where the module was generated at run time and cannot be imported: a module, named `GENERATED` and a
+            digest, that defines the kernel. A build executes it, as it does all kernel sources.
     """
 
     key: VariantKey
@@ -52,10 +58,12 @@ class Recorded:
     heuristic: tuple[str, ...] = ()
     trial: bool = False
     triton: str = ""
+    text: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for one line."""
         return {
+            **({"text": self.text} if self.text else {}),
             "variant": str(self.key),
             "module": self.module,
             "source": str(self.source),
@@ -200,7 +208,10 @@ def _row(value: object, where: str) -> Row:
     kind = next((name for name in kinds if isinstance(value, dict) and name in value), "")
     found: Row
     if kind == "variant":
-        names = ("variant", "module", "source", "functions", "constexprs", "heuristic", "trial", "triton")
+        names: tuple[str, ...] = (
+            *("variant", "module", "source", "functions", "constexprs", "heuristic", "trial", "triton"),
+            *(("text",) if isinstance(value, dict) and "text" in value else ()),
+        )
         form = Fields(value, where, names, problems)
         key, source = form.parsed("variant", VariantKey.parse), form.parsed("source", Digest.parse)
         found = Recorded(
@@ -212,7 +223,11 @@ def _row(value: object, where: str) -> Row:
             _texts(form, "heuristic"),
             form.flag("trial"),
             form.label("triton"),
+            form.text("text") if "text" in names else "",
         )
+        named = f"{GENERATED}{Digest.of(found.text.encode()).hex[:12]}"
+        if found.text and found.module != named:
+            problems.append(Problem(f"{where}: module", f"{named}, by the digest of its text", found.module))
         if key and not key.kernel.startswith(f"{found.module}."):
             problems.append(Problem(f"{where}: variant", f"a kernel of module {found.module}", key.kernel))
     elif kind == "choice":

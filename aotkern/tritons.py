@@ -1,8 +1,8 @@
 """The versions of Triton that aotkern was tested with, and what for.
 
-Release bundles are built by the one version that `pyproject.toml` pins, because their bytes depend on it. A program that
-brings another version may be built for by that version, and served bundles that it built, as far as it stands here:
-what a launch needs to know (metadata, scratch, the order of parameters) changes from version to version.
+Release bundles are built by the one version that `pyproject.toml` pins, because their bytes depend on it. A program
+that brings another version may be built for by that version, and served what it built, as far as it stands here: what
+a launch needs to know (metadata, scratch, the order of parameters) changes from version to version.
 
 `make tritons` runs the tests of building and serving on each of them.
 """

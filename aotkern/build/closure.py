@@ -58,7 +58,7 @@ class _Closure:
             return [type(value).__name__, [self.reference(item) for item in value]]
         if isinstance(value, (dict, frozenset, set)):
             return self._collection(value)
-        if _is_constexpr(value):
+        if is_constexpr(value):
             return ["constexpr", self.reference(getattr(value, "value", None))]
         try:
             return ["constant", Constant.of(value).text]
@@ -137,7 +137,7 @@ class _Closure:
     def _reads(self, text: str, scope: Mapping[str, Any]) -> list[Any]:
         """Each outside name that a function reads, with what it stands for."""
         reads: dict[str, list[Any]] = {}
-        for chain in _chains(text):
+        for chain in names_read(text):
             value = scope.get(chain[0], _MISSING)
             taken = 1
             for attribute in chain[1:]:
@@ -156,15 +156,18 @@ def is_jit(value: object) -> bool:
     return hasattr(type(value), "cache_key") and hasattr(type(value), "get_capture_scope")
 
 
-def _is_constexpr(value: object) -> bool:
+def is_constexpr(value: object) -> bool:
+    """Whether this is a `tl.constexpr` object."""
     return type(value).__name__ == "constexpr" and type(value).__module__.partition(".")[0] == "triton"
 
 
 def _is_foreign(value: object) -> bool:
     """A function or class that is part of the toolchain or of Python, and not of the kernel sources."""
     root = str(getattr(value, "__module__", None) or "").partition(".")[0]
+    if is_jit(value) and root != "triton":
+        return False  # numpy has none, and the toolchain beside this digest does not say which torch was there
     named = hasattr(value, "__name__") or callable(value)
-    return named and (root in _FOREIGN or inspect.isbuiltin(value)) and not _is_constexpr(value)
+    return named and (root in _FOREIGN or inspect.isbuiltin(value)) and not is_constexpr(value)
 
 
 def _name(value: object) -> str:
@@ -178,7 +181,7 @@ def _raw(function: FunctionType) -> str:
         return ""  # made at run time, such as the methods of a named tuple: its class says all there is
 
 
-def _chains(text: str) -> list[tuple[str, ...]]:
+def names_read(text: str) -> list[tuple[str, ...]]:
     """Every dotted name that a function reads from outside, sorted; its own parameters hide what they are called."""
     tree = ast.parse(text)
     function = tree.body[0]

@@ -6,7 +6,10 @@ The other way to a `LoadedKernel` than a declaration; runs in a worker, as `regi
 from __future__ import annotations
 
 import importlib
+import linecache
+import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 from aotkern.build.registry import LoadedKernel, Source, loaded
@@ -79,10 +82,30 @@ def widest(found: tuple[VariantKey, ...]) -> tuple[str, int]:
 
 def _kernel(name: str, rows: list[Recorded]) -> LoadedKernel:
     first = rows[0]
+    if first.text and first.module not in sys.modules:
+        _execute(first.module, first.text)
     suffix = "".join(f".{function}" for function, _ in first.functions)
     function = _resolve(first.module, name[len(first.module) + 1 :].removesuffix(suffix))
     functions = {qualified: _resolve(module, qualified) for qualified, module in first.functions}
     return loaded(Kernel(function, name=name), functions, tuple(row.key for row in rows))
+
+
+def _execute(name: str, text: str) -> None:
+    """Make a module of the text of one that was generated when it was recorded.
+
+    Raises:
+        InputError: It does not run here, for example because it needs another version of torch.
+    """
+    module, file = ModuleType(name), f"{name}.py"
+    module.__file__ = file
+    # Where Triton and `inspect` look for the source of a function whose file is not there.
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+    try:
+        exec(compile(text, file, "exec"), vars(module))  # noqa: S102 - the user asked for it: `--generated`
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}"
+        raise InputError.one(name, "a module that can be executed where it is built", found) from error
+    sys.modules[name] = module
 
 
 def _resolve(module: str, qualified: str) -> Any:

@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from aotkern.canonical import dumps
 from aotkern.spec import ArgumentSpec, Constant, Fixed, Group, Runtime, VariantKey
 from aotkern.target import Backend, Target
-from aotkern.trace import Chosen, Recorded, Trace
+from aotkern.trace import Chosen, Recorded, Trace, Unbuildable
 
 HINTS = {
     Backend.HIP: ("kpack", "matrix_instr_nonkdim", "schedule_hint", "waves_per_eu"),
@@ -56,6 +56,17 @@ def planned(trace: Trace, targets: Sequence[Target], *, widen: bool, exclude: Se
                 wider = general(key, row.constexprs) if widen else iter(())
                 rows += [replace(row, key=one, heuristic=(), trial=False) for one in (key, *wider)]
     return Trace.of(rows)
+
+
+def without_generated(trace: Trace) -> Trace:
+    """A trace whose generated kernels are not built: their text is not executed unless somebody asks for it."""
+    rows = [
+        Unbuildable(row.key.kernel, str(row.key.target), "it was generated at run time; --generated builds it")
+        if row.text
+        else row
+        for row in trace.recorded
+    ]
+    return Trace.of([*rows, *trace.chosen, *trace.unbuildable])
 
 
 def _distance(recorded: Target, target: Target) -> int:

@@ -48,6 +48,12 @@ from aotkern.target import Target
     help="Build what `aotkern record` wrote, instead of KERNELS; several traces are merged.",
 )
 @click.option("--widen", is_flag=True, help="With --from: add general variants, which serve values that were not seen.")
+@click.option(
+    "--generated",
+    is_flag=True,
+    help="With --from: also build kernels that were generated at run time, by torch.compile for one. TRACE holds their "
+    "text, and it is executed as any kernel source is.",
+)
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="With --from: leave out kernels with such a name.")
 @click.option(
     "--allow-stale",
@@ -72,6 +78,7 @@ def build(
     max_variants: int,
     traces: tuple[Path, ...],
     widen: bool,
+    generated: bool,
     exclude: tuple[str, ...],
     older: tuple[Path, ...],
     line_info: bool,
@@ -86,13 +93,15 @@ def build(
     bundle. Compiled variants are kept in the user's cache folder (AOTKERN_CACHE changes it), by content.
     """
     wanted = common.parse_targets(targets) or sources.DEFAULT_TARGETS
-    if not traces and (widen or exclude or older):
-        raise InputError.one("--widen, --exclude, --allow-stale", "--from with a trace", "none")
+    if not traces and (widen or generated or exclude or older):
+        raise InputError.one("--widen, --generated, --exclude, --allow-stale", "--from with a trace", "none")
     if traces and kernels:
         raise InputError.one("KERNELS", "either KERNELS or --from", "both")
     with tempfile.TemporaryDirectory(prefix="aotkern-") as folder:
         task = (
-            from_trace.traced(traces, wanted, Path(folder), widen=widen, exclude=exclude, older=older)
+            from_trace.traced(
+                traces, wanted, Path(folder), widen=widen, generated=generated, exclude=exclude, older=older
+            )
             if traces
             else from_trace.declared(kernels)
         )

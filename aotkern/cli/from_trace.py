@@ -65,6 +65,7 @@ def traced(
     folder: Path,
     *,
     widen: bool,
+    generated: bool,
     exclude: Sequence[str],
     older: Sequence[Path],
 ) -> Task:
@@ -75,6 +76,7 @@ def traced(
         targets: For what to build.
         folder: An empty folder for the plan that the workers read.
         widen: Add general variants.
+        generated: Execute the text of kernels that were generated at run time, and build them.
         exclude: Patterns of kernel names.
         older: Bundles that show the code of stale kernels.
 
@@ -85,6 +87,7 @@ def traced(
     if os.getcwd() not in map(os.path.abspath, sys.path):  # noqa: PTH109 - modules of a trace may stand right here
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
     trace = merge(Trace.parse(_read(path), str(path)) for path in files)
+    trace = trace if generated else traceplan.without_generated(trace)
     plan = traceplan.planned(trace, targets, widen=widen, exclude=exclude)
     if not plan.recorded:
         reasons = "; ".join(traceplan.notes(trace)) or "no row of a variant"

@@ -17,6 +17,7 @@ paper        a device without hardware, to run a JIT path anywhere
 child        what an injected `sitecustomize` starts in a watched process
 specialised  what Triton asks its compiler for, as a request that a trace can hold and a bundle can answer
 seam         a wrapper at the place where Triton looks its compiler up, put on and taken off
+written      kernels of generated modules, as modules of their own
 tracing      recording those requests as rows of a trace
 recording    a recording from beginning to end
 shelf        which prebuilt variant answers a request, and why none does; pure

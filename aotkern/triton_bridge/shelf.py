@@ -23,7 +23,8 @@ from aotkern.digest import Digest
 from aotkern.dispatch import INTEGER_RANGES, SMALL_STORAGE, Choice, Miss, Table, Variant, choose
 from aotkern.errors import IntegrityError, Problem
 from aotkern.manifest import KernelEntry, VariantEntry
-from aotkern.spec import ArgumentSpec, Constant, Fixed, Group, Parameter, Runtime
+from aotkern.spec import ArgumentSpec, Constant, Fixed, Group, Parameter, Runtime, VariantKey
+from aotkern.spec.key import flatten
 from aotkern.target import Target
 from aotkern.trace import Chosen, row
 
@@ -53,9 +54,24 @@ class Prebuilt:
 
     @cached_property
     def table(self) -> Table:
-        """Its variants arranged for choosing."""
+        """All its variants arranged for choosing."""
+        return self._arranged(self.variants)
+
+    @cached_property
+    def typed(self) -> Mapping[tuple[str, ...], Table]:
+        """The same for the variants with the same `fixed_types`."""
+        groups: dict[tuple[str, ...], list[VariantEntry]] = {}
+        for item in self.variants:
+            groups.setdefault(fixed_types(item.key.arguments), []).append(item)
+        return {types: self._arranged(items) for types, items in groups.items()}
+
+    def variant(self, key: VariantKey) -> VariantEntry:
+        """The variant with this key."""
+        return next(item for item in self.variants if item.key == key)
+
+    def _arranged(self, items: Sequence[VariantEntry]) -> Table:
         options = self.bundle.manifest.options
-        rows = [Variant(item.key, options[item.options]) for item in self.variants]
+        rows = [Variant(item.key, options[item.options]) for item in items]
         return Table.make(self.entry.name, self.entry.parameters, rows)
 
 
@@ -153,11 +169,14 @@ class Shelf:
         skipped = OF_AN_INSTALLATION if kernel.bundle.manifest.toolchain.get("triton") != self.triton else ()
         asked = {key: value for key, value in options.items() if key in table.options and key not in skipped}
         hardest = [_hardest(parameter, specs[parameter.name]) for parameter in table.parameters]
-        outcome = choose(table, hardest, asked)
+        narrowed = kernel.typed.get(fixed_types(arguments))
+        if narrowed is None:
+            return _other_types(kernel, arguments)
+        outcome = choose(narrowed, hardest, asked)
         if isinstance(outcome, Choice):
-            return Hit(kernel, kernel.variants[table.positions[outcome.index]])
+            return Hit(kernel, kernel.variant(narrowed.variants[outcome.index].key))
         given = [values.get(parameter.name, value) for parameter, value in zip(table.parameters, hardest, strict=True)]
-        told = choose(table, given, asked)
+        told = choose(narrowed, given, asked)
         return _refused(told if isinstance(told, Miss) else outcome)
 
     def choice(self, source: Digest, target: Target, key: tuple[str, ...]) -> Mapping[str, str] | None:
@@ -169,6 +188,31 @@ class Shelf:
         known = self._choices.get((str(target), source), {}).values()
         counts = Counter(tuple(sorted(config.items())) for config in known)
         return dict(min((-count, config) for config, count in counts.items())[1]) if counts else None
+
+
+def fixed_types(arguments: Sequence[tuple[str, ArgumentSpec]]) -> tuple[str, ...]:
+    """Types of scalars, by parameter, that no wider type may stand in for: the kernel would compute something else.
+
+    Triton itself picks among `_BY_VALUE` by an integer's value; the others come from annotations, or from a program
+    that asks the compiler directly.
+    """
+    leaves = ((name, leaf) for name, spec in arguments for _, leaf in flatten(spec))
+    return tuple(
+        f"{name}: {leaf.type}"
+        for name, leaf in leaves
+        if isinstance(leaf, Runtime) and not leaf.is_pointer and leaf.type not in _BY_VALUE
+    )
+
+
+_BY_VALUE = ("u1", "i32", "i64", "u64")
+
+
+def _other_types(kernel: Prebuilt, arguments: Sequence[tuple[str, ArgumentSpec]]) -> Refusal:
+    asked, name = ", ".join(fixed_types(arguments)) or "none", kernel.entry.name
+    built = " or ".join(sorted(", ".join(types) or "none" for types in kernel.typed))
+    problem = Problem(f"{name}: scalar types", built, asked)
+    reason = f"{name}: no prebuilt variant has the scalar types {asked} (built: {built})"
+    return Refusal(name, reason, str(kernel.variants[0].key), (problem,))
 
 
 def _choices(bundle: Bundle) -> Iterator[Chosen]:

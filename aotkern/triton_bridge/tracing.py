@@ -14,7 +14,7 @@ from typing import Any
 from aotkern.errors import AotkernError, ProblemsError
 from aotkern.spec import Constant, VariantKey
 from aotkern.trace import Chosen, Recorded, Row, Unbuildable
-from aotkern.triton_bridge import describe, specialised
+from aotkern.triton_bridge import describe, specialised, written
 from aotkern.triton_bridge.seam import Seam
 from aotkern.triton_bridge.sink import Sink
 
@@ -94,21 +94,23 @@ def _recorded(asked: specialised.Asked, *, trial: bool) -> Row:
     where = str(asked.target)
     if "<locals>" in asked.name:
         return Unbuildable(asked.name, where, "it is defined inside a function, and cannot be imported by name")
-    home = sys.modules.get(asked.function.module)
-    if asked.function.module != "__main__" and getattr(home, "__spec__", None) is None:
-        return Unbuildable(asked.name, where, "its module was generated, and cannot be imported elsewhere")
-    key = VariantKey(asked.name, asked.target, asked.arguments, tuple(sorted(asked.changed.items())))
+    name, module, text = asked.name, asked.module, ""
+    if written.is_generated(asked.function):
+        module, text = written.write(asked.function)
+        name = f"{module}.{asked.function.__qualname__}"
+    key = VariantKey(name, asked.target, asked.arguments, tuple(sorted(asked.changed.items())))
     functions = tuple(sorted((name, specialised.module_of(value)) for name, value in asked.functions.items()))
     version = str(getattr(sys.modules["triton"], "__version__", ""))
     return Recorded(
         key=VariantKey.parse(str(key)),
-        module=asked.module,
+        module=module,
         source=asked.source,
         functions=functions,
         constexprs=tuple(sorted(parameter.name for parameter in asked.function.params if parameter.is_constexpr)),
         heuristic=tuple(sorted(set(describe.place().heuristic))),
         trial=trial,
         triton=version,
+        text=text,
     )
 
 
