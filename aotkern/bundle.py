@@ -15,11 +15,17 @@ Similar kernels compress jointly to a tenth of what they take one by one.
 Every byte of the file is covered by a digest in the header, and the header by the digest before it; stored bytes are
 hashed before they are decompressed, and each object again before it is handed out. Sizes are bounded before memory is
 taken. Nothing outside the file is ever opened, and nothing is unpacked to disk.
+
+`Bundle.open` maps the file, so that all processes of a machine share its pages. What is hashed and used is copied out
+first: header and manifest when the bundle is opened, a block when one of its objects is asked for; a file that has
+changed by then is refused (`docs/adr/a-bundle-is-mapped.md`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import mmap
 import os
 import struct
 import tempfile
@@ -28,6 +34,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
+from typing import Union
 
 import zstandard
 
@@ -50,6 +57,9 @@ MAX_FILE = 2 << 30
 MAX_HEADER = 16 << 20
 MAX_CONTENT = 4 << 30
 """Most bytes that a whole bundle may decompress to."""
+
+Data = Union[bytes, mmap.mmap]
+"""A file's bytes. Slices of either are copies."""
 
 _PREFIX = struct.Struct("<8sII32s")
 
@@ -122,17 +132,24 @@ def publish(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a bundle file, of which nothing is known yet.
+    """The bytes of a bundle file, in memory, of which nothing is known yet.
 
     Raises:
         InputError: The file cannot be read.
         IntegrityError: It is larger than a bundle may be.
     """
+    return bytes(_read(path, mapped=False))
+
+
+def _read(path: Path, *, mapped: bool) -> Data:
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size > MAX_FILE:
                 raise IntegrityError.one(str(path), f"a bundle of at most {MAX_FILE} bytes", f"{size} bytes")
+            if mapped:
+                with contextlib.suppress(OSError, ValueError):  # an empty file, or a file system that maps nothing
+                    return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
             return file.read(MAX_FILE + 1)
     except OSError as error:
         raise InputError.one(str(path), "a bundle that can be read", error.strerror or str(error)) from error
@@ -166,18 +183,20 @@ def _groups(manifest: Manifest) -> list[list[Digest]]:
 
 @dataclass(frozen=True)
 class Bundle:
-    """An opened bundle, held in memory: the bytes that were hashed are the bytes that are used.
+    """An opened bundle: the bytes that were hashed are the bytes that are used.
 
     Attributes:
         where: The file's name, for errors.
-        data: The whole file.
+        data: The whole file, mapped or in memory.
+        head: What stands before the blocks, in memory.
         blocks: The object blocks, in order.
         manifest: Its content.
         provenance: Facts about its build, for people.
     """
 
     where: str
-    data: bytes
+    data: Data
+    head: bytes
     blocks: tuple[Block, ...]
     manifest: Manifest
     provenance: Mapping[str, str]
@@ -191,13 +210,14 @@ class Bundle:
             IntegrityError: It is not a bundle, was cut or damaged, has another format version, or is too large.
         """
         path = Path(path)
-        return cls.decode(read(path), str(path))
+        return cls.decode(_read(path, mapped=True), str(path))
 
     @classmethod
-    def decode(cls, data: bytes, where: str) -> Bundle:
+    def decode(cls, data: Data, where: str) -> Bundle:
         """As `open`, from bytes that are already here."""
         # 1. The header, whose digest stands before it.
-        header, start = _header(data, where)
+        header, head = _header(data, where)
+        start = len(head)
         problems: list[Problem] = []
         form = Fields(header, f"{where}: header", ("manifest", "blocks", "provenance"), problems)
         text, *blocks = (_block(row) for row in (form.row("manifest", 4), *form.rows("blocks", 4)))
@@ -214,17 +234,18 @@ class Bundle:
         if stored != len(data):
             raise IntegrityError.one(where, f"{stored} bytes, as the header says", f"{len(data)} bytes")
         # 3. Every stored byte, before any is decompressed.
+        frame = data[start : start + text.stored]
         at = start
         for number, block in enumerate((text, *blocks)):
-            found = Digest.of(memoryview(data)[at : at + block.stored])
+            found = Digest.of(memoryview(data)[at : at + block.stored] if number else frame)
             if found != block.digest:
                 name = f"block {number}" if number else "manifest"
                 raise IntegrityError.one(f"{where}: {name} at byte {at}", str(block.digest), str(found))
             at += block.stored
         # 4. The manifest.
-        manifest_bytes = _decompress(data[start : start + text.stored], text, f"{where}: manifest")
+        manifest_bytes = _decompress(frame, text, f"{where}: manifest")
         manifest = Manifest.parse(manifest_bytes, f"{where}: manifest", lazily=True)
-        bundle = cls(where, data, tuple(blocks), manifest, provenance)
+        bundle = cls(where, data, head + frame, tuple(blocks), manifest, provenance)
         bundle._check_layout()
         return bundle
 
@@ -243,7 +264,14 @@ class Bundle:
     @cached_property
     def digest(self) -> Digest:
         """The digest of the whole file."""
-        return Digest.of(self.data)
+        digest = hashlib.sha256(self.head)
+        digest.update(memoryview(self.data)[len(self.head) :])
+        return Digest(digest.hexdigest())
+
+    @property
+    def content(self) -> bytes:
+        """The whole file, in memory."""
+        return self.head + self.data[len(self.head) :]
 
     @cached_property
     def _places(self) -> Mapping[str, tuple[int, int, int]]:
@@ -267,7 +295,10 @@ class Bundle:
             end = len(self.data) - sum(block.stored for block in self.blocks[number + 1 :])
             block = self.blocks[number]
             frame = self.data[end - block.stored : end]
-            self._content[number] = _decompress(frame, block, f"{self.where}: block {number + 1}")
+            where = f"{self.where}: block {number + 1}"
+            if (found := Digest.of(frame)) != block.digest:
+                raise IntegrityError.one(where, f"{block.digest}, as when it was opened", f"{found}: the file changed")
+            self._content[number] = _decompress(frame, block, where)
         return self._content[number]
 
     def object(self, digest: Digest) -> bytes:
@@ -318,16 +349,16 @@ class Bundle:
             raise IntegrityError(found)
 
     def _manifest_bytes(self) -> bytes:
-        end = len(self.data) - sum(block.stored for block in self.blocks)
-        header_size = _PREFIX.unpack_from(self.data)[2]
-        frame = self.data[_PREFIX.size + header_size : end]
+        frame = self.head[_PREFIX.size + _PREFIX.unpack_from(self.head)[2] :]
         return zstandard.ZstdDecompressor().decompress(frame, max_output_size=MAX_FILE)
 
 
-def _header(data: bytes, where: str) -> tuple[object, int]:
+def _header(data: Data, where: str) -> tuple[object, bytes]:
+    """The header's values, and the bytes up to its end."""
     if len(data) < _PREFIX.size:
         raise IntegrityError.one(where, f"a bundle of at least {_PREFIX.size} bytes", f"{len(data)} bytes")
-    magic, version, size, digest = _PREFIX.unpack_from(data)
+    prefix = data[: _PREFIX.size]
+    magic, version, size, digest = _PREFIX.unpack(prefix)
     if magic != MAGIC:
         raise IntegrityError.one(f"{where}: byte 0", f"the bundle mark {MAGIC!r}", repr(magic))
     if version != VERSION:
@@ -337,7 +368,7 @@ def _header(data: bytes, where: str) -> tuple[object, int]:
     header = data[_PREFIX.size : _PREFIX.size + size]
     if hashlib.sha256(header).digest() != digest:
         raise IntegrityError.one(f"{where}: header", f"sha256:{digest.hex()}", str(Digest.of(header)))
-    return loads(header, f"{where}: header"), _PREFIX.size + size
+    return loads(header, f"{where}: header"), prefix + header
 
 
 def _block(row: Fields) -> Block:

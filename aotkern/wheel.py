@@ -88,7 +88,7 @@ def wheel(project: Project, bundles: Sequence[Bundle]) -> bytes:
     files: dict[str, bytes] = {
         f"{project.package}/__init__.py": f'"""Bundles for aotkern.load({project.entry!r})."""\n'.encode(),
         f"{project.package}/provenance.json": _json([_provenance(bundle) for bundle in bundles]),
-        **{f"{project.package}/{name}": bundle.data for name, bundle in zip(names, bundles, strict=True)},
+        **{f"{project.package}/{name}": bundle.content for name, bundle in zip(names, bundles, strict=True)},
         f"{info}/METADATA": _metadata(project),
         f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: aotkern {__version__}\nRoot-Is-Purelib: true\n"
         "Tag: py3-none-any\n".encode(),

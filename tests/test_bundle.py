@@ -5,6 +5,7 @@ import os
 import random
 import struct
 import subprocess
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -424,3 +425,62 @@ def test_every_refusal_is_of_the_family(small_bundle):
     for data in (b"", small_bundle[:50], small_bundle + b"x"):
         with pytest.raises(AotkernError):
             Bundle.decode(data, "x")
+
+
+READER = """
+import sys
+from aotkern.bundle import Bundle
+bundle = Bundle.open(sys.argv[1])
+objects = [bundle.object(entry.digest) for entry in bundle.manifest.objects]
+print(len(objects), flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_eight_processes_map_one_file_take_no_lock_and_write_nothing(small_bundle, tmp_path):
+    path = tmp_path / "b.gfx942.aotk"
+    path.write_bytes(small_bundle)
+    path.chmod(0o444)
+    before = (path.stat().st_mtime_ns, tmp_path.stat().st_mtime_ns, os.listdir(tmp_path))
+    environment = {**os.environ, "PYTHONPATH": str(Path(module.__file__).parents[1]), "HOME": "/nowhere"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-B", "-c", READER, str(path)],
+            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        for _ in range(8)
+    ]  # fmt: skip
+    try:
+        assert all(int(rank.stdout.readline()) > 0 for rank in ranks)
+        inode = path.stat().st_ino
+        for rank in ranks:
+            maps = Path(f"/proc/{rank.pid}/maps").read_text().splitlines()
+            assert [line.split()[1] for line in maps if line.endswith(str(path))] == ["r--s"]
+        assert not [line for line in Path("/proc/locks").read_text().splitlines() if f":{inode} " in line]
+    finally:
+        for rank in ranks:
+            rank.communicate("\n")
+    assert [rank.returncode for rank in ranks] == [0] * 8
+    assert (path.stat().st_mtime_ns, tmp_path.stat().st_mtime_ns, os.listdir(tmp_path)) == before
+
+
+def test_a_file_that_changes_after_it_was_opened_is_refused(small_bundle, tmp_path):
+    path = tmp_path / "b.gfx942.aotk"
+    path.write_bytes(small_bundle)
+    bundle = Bundle.open(path)
+    with path.open("r+b") as file:  # in place: the mapping sees it
+        file.seek(len(small_bundle) - 40)
+        file.write(b"\xff" * 8)
+    assert bundle.digest != Digest.of(small_bundle)
+    with pytest.raises(IntegrityError, match=r"as when it was opened, found .*: the file changed"):
+        bundle.object(bundle.manifest.objects[-1].digest)
+
+
+def test_a_changed_head_leaves_the_opened_manifest_as_it_was(small_bundle, tmp_path):
+    path = tmp_path / "b.gfx942.aotk"
+    path.write_bytes(small_bundle)
+    bundle = Bundle.open(path)
+    with path.open("r+b") as file:
+        file.write(b"\xff" * 64)
+    assert bundle.digest == Digest.of(small_bundle)
+    assert bundle.content == small_bundle

@@ -49,7 +49,7 @@ def package(path: Path, trust: Trust | None, now: datetime) -> Package:
     bundle.verify()
     manifest = bundle.manifest
     name = checked_name(name_of(path.name, manifest.target), str(path))
-    return Package(name, manifest.target, bundle.data, read_signatures(path), manifest.digest)
+    return Package(name, manifest.target, bundle.content, read_signatures(path), manifest.digest)
 
 
 def push(remote: Remote, packages: Sequence[Package]) -> str:

@@ -79,6 +79,11 @@ _one = threading.Lock()
 _installed: list[Installation] = []
 
 
+def active() -> tuple[Installation, ...]:
+    """What is installed on this process now."""
+    return tuple(_installed)
+
+
 def install(
     bundle: str | Path | Iterable[str | Path],
     *,

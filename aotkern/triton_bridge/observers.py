@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import sys
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ class Observers:
         self.recorder = recorder
         self.tuning = Tuning(recorder)
         self._submitted: set[tuple[int, str]] = set()
+        self._announced = threading.local()
 
     def cache_hook(self, *, fn: Any, compile: Mapping[str, Any], is_manual_warmup: bool, **_: Any) -> None:  # noqa: A002
         """`knobs.runtime.jit_cache_hook`: a call of a JIT function is about to be compiled."""
@@ -39,6 +42,10 @@ class Observers:
                 self._submitted.add(call)
             route = "autotune" if self.tuning.active else "warmup" if is_manual_warmup else "jit"
             what = subject.of_call(fn.jit_function, compile, describe.place())
+            if _served():
+                # It may be served without a compile: it counts when the compiler is reached.
+                self._announced.call = route, what, compile["signature"]
+                return
             self.recorder.begin(route, what, compile["signature"])
 
     def listener(
@@ -71,12 +78,23 @@ class Observers:
             with self.recorder.guarded():
                 record = self.recorder.unclaimed(getattr(src, "signature", None))
                 if record is None:
+                    record = self._begin_announced(src)
+                if record is None:
                     what = subject.of_source(src, target, dict(options or {}), describe.place())
                     record = self.recorder.begin("direct", what)
                 self.recorder.enter(record)
             return self._run(record, lambda: original(src, target=target, options=options, **kwargs), {})
 
         return compile
+
+    def _begin_announced(self, source: Any) -> Record | None:
+        """The record of the call that this thread's cache hook announced, if it is the one that is compiled now."""
+        call: tuple[str, subject.Subject, Any] | None = getattr(self._announced, "call", None)
+        if call is None or call[2] is not getattr(source, "signature", None):
+            return None
+        route, what, signature = call
+        self._announced.call = None
+        return self.recorder.begin(route, what, signature)
 
     def around_build(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """`triton.runtime.build._build`, which runs a C compiler, watched."""
@@ -103,6 +121,12 @@ class Observers:
                 with self.recorder.guarded():
                     self.recorder.leave(record, outcome)
         return result
+
+
+def _served() -> bool:
+    """Whether prebuilt binaries are put before the compiler in this process."""
+    module = sys.modules.get("aotkern.triton_bridge.installed")
+    return module is not None and bool(module.active())
 
 
 def _outcome(files: Mapping[str, str], times: Any, *, cached: bool) -> dict[str, Any]:

@@ -143,3 +143,18 @@ def test_a_recording_can_be_continued(folder):
     (folder / "more.jsonl").write_bytes((folder / "t.jsonl").read_bytes())
     done = run("record", "--append", "-o", "more.jsonl", folder=folder, program=("here", "1"))
     assert "more.jsonl: 3 variants of 1 kernels" in done.stderr
+
+
+def test_a_watched_program_that_is_served_compiles_nothing(folder, tmp_path):
+    """The watch counts what reaches the compiler: hits are none of that, misses are."""
+    (tmp_path / "none.toml").write_text('version = 1\nmode = "error"\n[phases.startup]\ncompiles = 0\n')
+    watched = ("audit", "jit", "--json", "--budget", str(tmp_path / "none.toml"), "--")
+    served = (sys.executable, "-m", "aotkern", "run", "--bundle", "out", "--on-miss", "jit", "--")
+    hits = run(*watched, *served, *PROGRAM, "spawn", "16", "17", "32", folder=folder)
+    assert hits.returncode == 0, hits.stderr
+    assert json.loads(hits.stdout)["kernels"] == []
+    assert "2 specialisations hit, 0 missed" in hits.stderr
+    miss = run("audit", "jit", "--json", "--", *served, *PROGRAM, "spawn", "16", str(2**31), folder=folder)
+    (row,) = json.loads(miss.stdout)["kernels"]
+    assert (row["kernel"], row["compiles"]) == ("scale", 1)
+    assert [event["route"] for event in row["events"]] == ["jit"]

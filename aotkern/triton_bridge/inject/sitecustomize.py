@@ -8,11 +8,11 @@ import os
 import sys
 
 # For each variable of the environment that asks for something: the module of aotkern whose `start` does it, and what a
-# process is then. A watch comes last, so that it also sees the others' work.
+# process is then. What comes later is asked first: a call that is served reaches neither a recording nor a watch.
 _STARTS = (
-    ("AOTKERN_BUNDLE", "aotkern.triton_bridge.installed", "served"),
-    ("AOTKERN_TRACE", "aotkern.triton_bridge.recording", "recorded"),
     ("AOTKERN_JIT_EVENTS", "aotkern.triton_bridge.child", "watched"),
+    ("AOTKERN_TRACE", "aotkern.triton_bridge.recording", "recorded"),
+    ("AOTKERN_BUNDLE", "aotkern.triton_bridge.installed", "served"),
 )
 
 
