@@ -48,8 +48,9 @@ WATCHED_PROCESS = ("aotkern.triton_bridge.surroundings", "aotkern.triton_bridge.
 
 FORBIDDEN_AT_RUN_TIME = ("triton", "torch", "aotkern.build", "aotkern.audit", "aotkern.report", "aotkern.cli")
 
-MAY_READ_THE_ENVIRONMENT = ("aotkern.settings", *WATCHED_PROCESS)
-"""Below `cli` these may: where bundles and drivers are found is part of a deployment, and see `WATCHED_PROCESS`."""
+MAY_READ_THE_ENVIRONMENT = ("aotkern.settings", "aotkern.build.dask_station", *WATCHED_PROCESS)
+"""Below `cli` these may: where bundles and drivers are found is part of a deployment; above a task on a Dask worker
+there is no command line; and see `WATCHED_PROCESS`."""
 
 
 def modules() -> dict[str, Path]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aotkern.audit.findings import Finding, Verdict
+from aotkern.build import shipping
 from aotkern.build.builder import Compilation, Request, Step, compile_targets
 from aotkern.build.registry import Source
 from aotkern.build.revision import located
@@ -72,9 +73,7 @@ def _moved(request: Request, scratch: Path, change: Callable[[Path], None]) -> R
     sources = []
     for number, source in enumerate(request.sources):
         path = located(source)
-        root = path if path.is_dir() else path.parent
-        while (root.parent / "__init__.py").is_file():
-            root = root.parent
+        root = shipping.root_of(path)
         copy = scratch / f"copy {number} of the sources" / root.name
         if not copy.exists():
             _copy(root, copy)
@@ -85,16 +84,10 @@ def _moved(request: Request, scratch: Path, change: Callable[[Path], None]) -> R
 
 def _copy(root: Path, copy: Path) -> None:
     """Copy a package whole, or the files and packages of a loose folder: a kernel file may import those beside it."""
-    ignore = shutil.ignore_patterns("__pycache__", ".*", "*.aotk")
-    if (root / "__init__.py").is_file():
-        shutil.copytree(root, copy, ignore=ignore)
-        return
-    copy.mkdir(parents=True)
-    for path in root.iterdir():
-        if path.suffix == ".py":
-            shutil.copy(path, copy)
-        elif (path / "__init__.py").is_file():
-            shutil.copytree(path, copy / path.name, ignore=ignore)
+    for path in shipping.files_of(root):
+        there = copy / path.relative_to(root)
+        there.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, there)
 
 
 def _older(folder: Path) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from aotkern.build import environment
-from aotkern.build.pool import Pool, Setting
+from aotkern.build.executor import EXECUTORS
+from aotkern.build.pool import Setting
 from aotkern.build.registry import Source
 from aotkern.build.store import Store
 from aotkern.bundle import SUFFIX, Bundle, write
@@ -43,6 +44,8 @@ class Request:
         store: Folder of the local store, or None to compile everything anew.
         reverse: Compile in reverse order; the result must not depend on it, and an audit asks for it.
         overrides: Variables of the workers that an audit changes, to show that the result does not depend on them.
+        executor: Where to compile; a name of `executor.EXECUTORS`.
+        scheduler: Address of the executor's scheduler, if it has one.
     """
 
     sources: tuple[Source, ...]
@@ -56,6 +59,8 @@ class Request:
     store: Path | None = None
     reverse: bool = False
     overrides: Mapping[str, str] = field(default_factory=dict)
+    executor: str = "local"
+    scheduler: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +142,7 @@ def compile_targets(request: Request, progress: Callable[[Step], None] = lambda 
         InputError: The sources cannot be imported, or their declarations are wrong.
         MissingToolError: Triton is not installed.
         BuildError: A kernel source failed in a way of its own.
+        RemoteError: The scheduler cannot be reached, or was lost, or has no worker that can compile this.
     """
     started = time.perf_counter()
     setting = Setting(
@@ -145,12 +151,12 @@ def compile_targets(request: Request, progress: Callable[[Step], None] = lambda 
     store = Store(request.store) if request.store else None
     memo = request.store / "toolchain" if request.store else None
     result = Compilation()
-    with Pool(setting, request.jobs) as pool:
-        plan = pool.plan([str(target) for target in request.targets], request.only, request.limit, memo)
+    with EXECUTORS[request.executor](setting, request.jobs, request.scheduler) as executor:
+        plan = executor.plan([str(target) for target in request.targets], request.only, request.limit, memo)
         result.notes = tuple(plan["notes"])
         work = _Work(plan, store, result, progress)
         missing = work.reuse()
-        pool.compile(missing[::-1] if request.reverse else missing, request.seconds, work.done, work.failed)
+        executor.compile(missing[::-1] if request.reverse else missing, request.seconds, work.done, work.failed)
     result.targets = work.assemble(request.targets, setting.settings)
     if store:
         store.trim()

@@ -43,12 +43,14 @@ class Setting:
         settings: The pinned variables, from `environment.pinned`.
         inherited: The caller's environment, of which little is used.
         overrides: Variables that an audit changes on purpose.
+        paths: Folders that workers look for modules in before anywhere else.
     """
 
     sources: tuple[Source, ...]
     settings: Mapping[str, str]
     inherited: Mapping[str, str]
     overrides: Mapping[str, str]
+    paths: tuple[str, ...] = ()
 
 
 class WorkerProcess:
@@ -70,9 +72,10 @@ class WorkerProcess:
                     "-s",
                     "-c",
                     _START,
-                    "\n".join(map(os.path.abspath, sys.path)),
+                    "\n".join(map(os.path.abspath, (*setting.paths, *sys.path))),
                     str(requests_out),
                     str(answers_in),
+                    str(os.getpid()),
                 ],
                 cwd=scratch,
                 env=environment.for_worker(scratch, setting.settings, setting.inherited, setting.overrides),
@@ -171,11 +174,24 @@ def _error(answer: Mapping[str, Any]) -> AotkernError:
 
 
 class Pool:
-    """Workers for one build; use it in a `with` statement, which ends them and removes their folders."""
+    """Workers for one build; use it in a `with` statement, which ends them and removes their folders.
 
-    def __init__(self, setting: Setting, jobs: int) -> None:
-        self._setting, self._jobs = setting, jobs
-        self._root = Path(tempfile.mkdtemp(prefix="aotkern-"))
+    Args:
+        setting: How workers are started.
+        jobs: How many are started at once, and how many variants `compile` compiles at a time.
+        folder: Where the workers' folders are made; None for the system's place.
+        admit: Asked about each worker that is started later, before its first task; what it raises ends that worker.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        jobs: int,
+        folder: Path | None = None,
+        admit: Callable[[WorkerProcess], None] = lambda _: None,
+    ) -> None:
+        self._setting, self._jobs, self._admit = setting, jobs, admit
+        self._root = Path(tempfile.mkdtemp(prefix="aotkern-", dir=folder))
         self._lock = threading.Lock()
         self._workers: list[WorkerProcess] = []
         self._idle: list[WorkerProcess] = []
@@ -202,7 +218,15 @@ class Pool:
 
     def _take(self) -> WorkerProcess:
         with self._lock:
-            return self._idle.pop() if self._idle else self._start()
+            if self._idle:
+                return self._idle.pop()
+            worker = self._start()
+        try:
+            self._admit(worker)
+        except BaseException:
+            worker.close()
+            raise
+        return worker
 
     def _give(self, worker: WorkerProcess) -> None:
         with self._lock:
@@ -258,11 +282,11 @@ class Pool:
             if self._stopped:
                 return
             try:
-                answer, data = self._compile_one(key, seconds)
-            except BuildError as error:
+                answer, data = self.compile_one(key, seconds)
+            except (BuildError, EOFError, TimeoutError) as error:
                 with report:
                     if not self._stopped:
-                        failed(error)
+                        failed(error if isinstance(error, BuildError) else BuildError(key, str(error)))
             else:
                 with report:
                     done(key, answer, data)
@@ -275,14 +299,21 @@ class Pool:
                 self._stop()
                 raise
 
-    def _compile_one(self, key: str, seconds: float) -> tuple[dict[str, Any], bytes]:
+    def compile_one(self, key: str, seconds: float) -> tuple[dict[str, Any], bytes]:
+        """Compile one variant, with a worker that is free or a new one; several threads may do so at a time.
+
+        Raises:
+            BuildError: It does not compile.
+            EOFError: Its worker died; the message says what it last printed.
+            TimeoutError: It took too long; its worker is gone.
+        """
         worker = self._take()
         try:
             answer = worker.ask({"do": "compile", "text": key, "name": "object"}, seconds)
             data = (worker.scratch / "object").read_bytes()
-        except (EOFError, TimeoutError) as error:
+        except (EOFError, TimeoutError):
             worker.close()
-            raise BuildError(key, str(error)) from error
+            raise
         except AotkernError as error:
             self._give(worker)
             raise BuildError(key, error.reason if isinstance(error, BuildError) else str(error)) from error

@@ -47,6 +47,13 @@ def describe(memo: Path | None = None) -> dict[str, str]:
     }
 
 
+def own() -> Digest:
+    """A digest over aotkern's own Python files, by content and by path inside the package."""
+    root = Path(__file__).parents[1]
+    rows = [(path.relative_to(root).as_posix(), Digest.of(path.read_bytes())) for path in sorted(root.rglob("*.py"))]
+    return Digest.of("".join(f"{name} {digest}\n" for name, digest in rows).encode())
+
+
 def _files(root: Path) -> Iterator[Path]:
     for part in _PARTS:
         start = root / part

@@ -8,7 +8,10 @@ go through files in the worker's scratch folder.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -24,6 +27,8 @@ from aotkern.errors import AotkernError, BuildError, InputError, MissingToolErro
 from aotkern.spec import VariantKey, expand
 from aotkern.spec.select import selected
 from aotkern.target import Target
+
+_WATCH_SECONDS = 1.0
 
 
 class Worker:
@@ -85,6 +90,11 @@ class Worker:
         notes = [note for kernel in self.kernels.values() for note in lint.notes(kernel)]
         return {"toolchain": tools, "kernels": kernels, "variants": variants, "failures": failures, "notes": notes}
 
+    def identify(self, memo: str) -> dict[str, Any]:
+        """What would compile here, and which kernels: toolchain, and the source digest of each kernel by name."""
+        kernels = {kernel.declaration.name: str(kernel.source) for kernel in self.kernels.values()}
+        return {"toolchain": toolchain.describe(Path(memo)), "kernels": kernels}
+
     def _rows(
         self, kernel: registry.LoadedKernel, keys: tuple[VariantKey, ...], fixed: list[Any]
     ) -> Iterator[list[Any]]:
@@ -139,8 +149,17 @@ def serve(requests: TextIO, answers: TextIO) -> None:
         answers.flush()
 
 
+def _live_with(parent: int) -> None:
+    """End this process and what it started when its parent is gone, however that one ended."""
+    while os.getppid() == parent:
+        time.sleep(_WATCH_SECONDS)
+    os.killpg(0, signal.SIGKILL)  # a group of its own, see `pool`
+
+
 def main() -> None:
-    """Serve on the two file descriptors that the parent passed as arguments."""
-    reading, writing = (int(number) for number in sys.argv[1:3])
+    """Serve on the two file descriptors that the parent passed as arguments, before its process number."""
+    reading, writing, parent = (int(number) for number in sys.argv[1:4])
+    # A closed pipe ends a worker that waits; one that is deep in an endless compile would never look at it.
+    threading.Thread(target=_live_with, args=(parent,), daemon=True).start()
     with open(reading, encoding="utf-8") as requests, open(writing, "w", encoding="utf-8") as answers:  # noqa: PTH123
         serve(requests, answers)

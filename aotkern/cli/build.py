@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import NoReturn
 
 import click
+from click.core import ParameterSource
 
 from aotkern.audit.findings import Verdict
 from aotkern.build import builder, sources
+from aotkern.build.executor import EXECUTORS
 from aotkern.cli import common, from_trace, progress
-from aotkern.errors import InputError
+from aotkern.errors import InputError, Problem
 from aotkern.report import machine, text
 from aotkern.spec import VariantKey
 from aotkern.spec.expand import DEFAULT_LIMIT
@@ -23,6 +25,14 @@ from aotkern.target import Target
 @common.targets_option(required=False)
 @common.only_option
 @common.jobs_option
+@click.option(
+    "--executor",
+    type=click.Choice(sorted(EXECUTORS)),
+    default="local",
+    show_default=True,
+    help="Where to compile: in worker processes here, or on the Dask cluster of --scheduler.",
+)
+@click.option("--scheduler", metavar="ADDRESS", default="", help="With --executor dask: such as tcp://host:8786.")
 @click.option("--out", "-o", type=click.Path(path_type=Path), default=Path("out"), help="Folder for the bundles.")
 @click.option("--name", help="Name of the bundles; default: that of the first source.")
 @click.option(
@@ -72,6 +82,8 @@ def build(
     targets: tuple[str, ...],
     only: tuple[str, ...],
     jobs: int,
+    executor: str,
+    scheduler: str,
     out: Path,
     name: str | None,
     timeout: float,
@@ -97,6 +109,10 @@ def build(
         raise InputError.one("--widen, --generated, --exclude, --allow-stale", "--from with a trace", "none")
     if traces and kernels:
         raise InputError.one("KERNELS", "either KERNELS or --from", "both")
+    if executor == "dask":
+        _on_a_cluster(scheduler, line_info=line_info)
+    elif scheduler:
+        raise InputError.one("--scheduler", "--executor dask", f"--executor {executor}")
     with tempfile.TemporaryDirectory(prefix="aotkern-") as folder:
         task = (
             from_trace.traced(
@@ -115,6 +131,8 @@ def build(
             limit=max_variants,
             line_info=line_info,
             store=None if no_cache else common.cache_folder(),
+            executor=executor,
+            scheduler=scheduler,
         )
         label = name or task.label
         if Path(label).name != label:
@@ -137,6 +155,21 @@ def build(
         common.finish(Verdict.UNKNOWN, as_json=as_json, document=document, text=report)
     verdict = Verdict.FINDINGS if compilation.failures else Verdict.CLEAN
     common.finish(verdict, as_json=as_json, document=document, text=report)
+
+
+def _on_a_cluster(scheduler: str, *, line_info: bool) -> None:
+    """Refuse what has no meaning on a cluster."""
+    problems: list[Problem] = []
+    if not scheduler:
+        problems.append(Problem("--executor dask", "--scheduler with the address of a Dask scheduler", "none"))
+    if click.get_current_context().get_parameter_source("jobs") is not ParameterSource.DEFAULT:
+        found = "--executor dask, where the threads of the cluster's workers say how many compile at once"
+        problems.append(Problem("--jobs", "--executor local", found))
+    if line_info:
+        found = "--executor dask, where sources stand in another folder on each machine"
+        problems.append(Problem("--line-info", "--executor local", found))
+    if problems:
+        raise InputError(problems)
 
 
 def _all_declared(targets: tuple[Target, ...], compilation: builder.Compilation) -> None:

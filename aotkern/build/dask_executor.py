@@ -1,0 +1,289 @@
+"""Compiling on a Dask cluster, which somebody else started: the driver's side. See `dask_station` for the other.
+
+Dask does what schedulers do: it gives tasks to workers, runs a task again whose worker was lost, and gives a task up
+whose workers keep dying (`distributed.scheduler.allowed-failures`). What is decided here:
+
+1. One variant is one task, and only some more than the cluster has threads are out at a time.
+2. A worker that refuses (another toolchain, other kernel sources, another aotkern) is left out from then on, and its
+   task goes to another.
+3. Dask blames every task that a dying worker had taken. So a task that it gave up runs once more at the end, alone: if
+   workers die again, it is the variant's fault and its failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from aotkern.build import shipping, toolchain
+from aotkern.build.dask_station import Job, Outcome, ProcessDiedError, Station, compile_variant, own_digest
+from aotkern.build.pool import Pool, Setting
+from aotkern.errors import BuildError, InputError, MissingToolError, RemoteError
+
+CONNECT_SECONDS = 10.0
+"""How long a scheduler may take to answer."""
+
+NO_WORKER_SECONDS = 600.0
+"""How long a cluster may have no worker at all, as one that grows on demand has at first."""
+
+NO_FIT_SECONDS = 30.0
+"""How long it may have only workers that refuse."""
+
+RETRIES = 2
+"""How often Dask runs a task again that failed in a way that may be the machine's fault."""
+
+_POLL_SECONDS = 1.0
+_LEAST_OUT = 8
+_OUT_PER_THREAD = 3
+
+
+class DaskExecutor:
+    """An executor on the cluster of a Dask scheduler; see `executor`.
+
+    Args:
+        setting: How workers are started; of its `inherited` only the planning worker on this machine gets something.
+        scheduler: Address of the scheduler, as Dask writes it: `tcp://host:8786`, or `tls://...` with the certificates
+            of Dask's own configuration.
+    """
+
+    def __init__(self, setting: Setting, scheduler: str) -> None:
+        self._setting, self._scheduler = setting, scheduler
+        self._client: Any = None
+        self._job: Job | None = None
+
+    def __enter__(self) -> DaskExecutor:
+        self._client = _connected(self._scheduler)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close(CONNECT_SECONDS)
+
+    def plan(self, targets: Sequence[str], only: Sequence[str], limit: int, memo: Path | None) -> dict[str, Any]:
+        """Plan on this machine, by one worker that ends with it, and pack what a cluster needs.
+
+        Raises:
+            AotkernError: The sources or their declarations are wrong or too large to send, or Triton is missing.
+        """
+        with Pool(self._setting, 1) as pool:
+            plan = pool.plan(targets, only, limit, memo)
+        self._job = Job(
+            shipping.packed(self._setting.sources),
+            dict(self._setting.settings),
+            dict(self._setting.overrides),
+            str(toolchain.own()),
+            plan["toolchain"],
+            {name: source for name, _, source in plan["kernels"]},
+        )
+        return plan
+
+    def compile(
+        self,
+        keys: Sequence[str],
+        seconds: float,
+        done: Callable[[str, dict[str, Any], bytes], None],
+        failed: Callable[[BuildError], None],
+    ) -> None:
+        """Compile these variants on the cluster; see `executor.Executor.compile`.
+
+        Raises:
+            RemoteError: The scheduler was lost, or no worker of the cluster can compile for this build.
+        """
+        if self._job is None:
+            raise InputError.one("compile", "a plan first", "none")
+        run = _Run(self._client, self._scheduler, self._job, seconds, done, failed)
+        try:
+            run.all(keys)
+        except BaseException:
+            run.cancel()
+            raise
+
+
+def _connected(scheduler: str) -> Any:
+    try:
+        from distributed import Client  # noqa: PLC0415 - the extra `dask`
+    except ImportError as error:
+        raise MissingToolError("distributed", "for --executor dask", "pip install 'aotkern[dask]'") from error
+    try:
+        return Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False, name="aotkern")
+    except (OSError, ValueError, TypeError, ImportError, RuntimeError) as error:
+        expected = f"a Dask scheduler that answers within {CONNECT_SECONDS:g} s"
+        raise RemoteError.one(f"scheduler {scheduler}", expected, f"{type(error).__name__}: {error}"[:300]) from error
+
+
+class _Run:
+    """The variants of one `compile` on their way over the cluster."""
+
+    def __init__(
+        self,
+        client: Any,
+        scheduler: str,
+        job: Job,
+        seconds: float,
+        done: Callable[[str, dict[str, Any], bytes], None],
+        failed: Callable[[BuildError], None],
+    ) -> None:
+        self._client, self._scheduler, self._job = client, scheduler, job
+        self._seconds, self._done, self._failed = seconds, done, failed
+        self._finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._out: dict[Any, tuple[str, frozenset[str]]] = {}  # future -> variant, and the workers it is bound to
+        self._waiting: deque[str] = deque()
+        self._suspects: list[str] = []
+        self._refused: dict[str, str] = {}
+        self._threads: dict[str, int] = {}
+        self._looked = 0.0
+        self._alive = self._fitting = time.monotonic()
+        self._station: Any = None
+
+    def all(self, keys: Iterable[str]) -> None:
+        """Compile them; the suspects one by one in the end."""
+        self._waiting.extend(keys)
+        self._until_empty(alone=False)
+        suspects, self._suspects = self._suspects, []
+        for key in suspects:
+            self._waiting.append(key)
+            self._until_empty(alone=True)
+
+    def cancel(self) -> None:
+        """Take back what is out. What is being compiled ends by itself, at the latest by its time-out."""
+        futures = [future for future in (*self._out, self._station) if future is not None]
+        self._out.clear()
+        with contextlib.suppress(Exception):  # the scheduler may be what is lost
+            self._client.cancel(futures, force=True)
+
+    def _until_empty(self, *, alone: bool) -> None:
+        while self._waiting or self._out:
+            self._look()
+            self._submit()
+            for future in self._ready():
+                self._settle(future, alone=alone)
+
+    def _look(self) -> None:
+        """Learn which workers there are, now and then; take tasks back from those that are gone."""
+        now = time.monotonic()
+        if now - self._looked < _POLL_SECONDS:
+            return
+        self._looked = now
+        try:
+            self._threads = dict(self._client.nthreads())
+        except (OSError, TimeoutError) as error:
+            raise self._lost(str(error)) from error
+        self._alive = now if self._threads else self._alive
+        self._fitting = now if self._fit() or not self._threads else self._fitting
+        if now - self._alive > NO_WORKER_SECONDS:
+            raise self._no_worker(f"none for {NO_WORKER_SECONDS:g} s")
+        if now - self._fitting > NO_FIT_SECONDS:
+            raise self._no_worker("; ".join(f"{worker}: {self._refused[worker]}" for worker in self._threads))
+        orphans = [future for future, (_, bound) in self._out.items() if bound and not bound & self._threads.keys()]
+        for future in orphans:
+            self._again(future)
+
+    def _fit(self) -> frozenset[str]:
+        return frozenset(self._threads.keys() - self._refused.keys())
+
+    def _submit(self) -> None:
+        fit = self._fit()
+        if not fit and self._refused:
+            return  # Dask reads an empty list of workers as any worker
+        bound = fit if self._refused else frozenset()
+        most = max(_LEAST_OUT, _OUT_PER_THREAD * sum(self._threads[worker] for worker in fit))
+        while self._waiting and len(self._out) < most:
+            key = self._waiting.popleft()
+            future = self._task(compile_variant, self._at(bound), key, self._seconds, workers=bound)
+            self._out[future] = key, bound
+            future.add_done_callback(self._finished.put)
+
+    def _at(self, bound: frozenset[str]) -> Any:
+        if self._station is None or self._station.status in ("error", "cancelled", "lost"):
+            self._station = self._task(Station, self._job, workers=bound)
+        return self._station
+
+    def _task(self, function: Callable[..., Any], *arguments: Any, workers: frozenset[str]) -> Any:
+        name = f"aotkern-{function.__name__}-{uuid.uuid4().hex}"
+        return self._client.submit(
+            function, *arguments, key=name, workers=sorted(workers) or None, retries=RETRIES, pure=False
+        )
+
+    def _ready(self) -> list[Any]:
+        """The tasks that have ended, those that were taken back left out; waits a little for the first."""
+        found: list[Any] = []
+        try:
+            found.append(self._finished.get(timeout=_POLL_SECONDS))
+            while True:
+                found.append(self._finished.get_nowait())
+        except queue.Empty:
+            return [future for future in found if future in self._out]
+
+    def _settle(self, future: Any, *, alone: bool) -> None:
+        key = self._out[future][0]
+        if future.status == "error":
+            self._erred(future, key, future.exception(), alone=alone)
+        elif future.status in ("cancelled", "lost"):
+            raise self._lost("its tasks were cancelled")
+        else:
+            self._came(future, key)
+
+    def _came(self, future: Any, key: str) -> None:
+        try:
+            outcome: Outcome = future.result()
+        except Exception:  # its worker was lost with it, and so were those that tried again
+            self._again(future)
+            return
+        self._forget(future)
+        if outcome.refused:
+            self._refused[outcome.worker] = outcome.refused
+            self._waiting.append(key)
+        elif outcome.answer is None:
+            self._failed(BuildError(key, outcome.failure))
+        else:
+            self._done(key, outcome.answer, outcome.data)
+
+    def _erred(self, future: Any, key: str, error: BaseException, *, alone: bool) -> None:
+        from distributed import KilledWorker  # noqa: PLC0415 - the extra `dask`
+
+        self._forget(future)
+        if isinstance(error, ProcessDiedError):
+            self._failed(BuildError(key, f"{error}; tried {RETRIES + 1} times"))
+        elif not isinstance(error, KilledWorker):
+            if self._examined():
+                self._waiting.append(key)
+            else:
+                self._failed(BuildError(key, f"{type(error).__name__}: {error}"))
+        elif alone:
+            died = error.allowed_failures + 1
+            self._failed(BuildError(key, f"{died} Dask workers died of it, the last {error.last_worker.address}"))
+        else:
+            self._suspects.append(key)
+
+    def _examined(self) -> bool:
+        """Whether workers were found, and left out, that have no aotkern or another one."""
+        before = len(self._refused)
+        for worker, found in self._client.run(own_digest, on_error="return").items():
+            if found != self._job.aotkern:
+                self._refused.setdefault(worker, f"aotkern: {self._job.aotkern} where the build was planned, {found}")
+        return len(self._refused) > before
+
+    def _again(self, future: Any) -> None:
+        key, _ = self._forget(future)
+        self._station = None  # it may be bound to workers that are gone
+        self._waiting.appendleft(key)
+
+    def _forget(self, future: Any) -> tuple[str, frozenset[str]]:
+        known = self._out.pop(future)
+        future.release()
+        return known
+
+    def _no_worker(self, found: str) -> RemoteError:
+        return RemoteError.one(f"scheduler {self._scheduler}", "a worker that can compile for this build", found[:2000])
+
+    def _lost(self, found: str) -> RemoteError:
+        expected = "a Dask scheduler that answers until the build ends; what it compiled is in the store"
+        return RemoteError.one(f"scheduler {self._scheduler}", expected, found[:300])
