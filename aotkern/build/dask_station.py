@@ -9,6 +9,7 @@ A station compiles nothing before it has seen that this machine has the driver's
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
 import threading
@@ -134,8 +135,9 @@ class Station:
                 place = tempfile.TemporaryDirectory(prefix="aotkern-", dir=folder, ignore_cleanup_errors=True)
                 sources, paths = shipping.unpacked(self._job.shipment, Path(place.name))
                 setting = Setting(sources, self._job.settings, dict(os.environ), self._job.overrides, paths)
-                memo = Path(place.name) / "toolchain"
-                self._pool = Pool(setting, 0, Path(place.name), lambda process: _admit(self._job, memo, process))
+                # The memo outlives the station. And no reference to the station itself, which would keep it alive.
+                admit = functools.partial(_admit, self._job, folder / "aotkern.toolchain")
+                self._pool = Pool(setting, 0, Path(place.name), admit)
                 weakref.finalize(self, _close, self._pool, place)
             return self._pool
 
