@@ -17,7 +17,7 @@ import queue
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -40,7 +40,7 @@ RETRIES = 2
 """How often Dask runs a task again that failed in a way that may be the machine's fault."""
 
 _POLL_SECONDS = 1.0
-_LEAST_OUT = 8
+_LEAST_OUT = 16
 _OUT_PER_THREAD = 3
 
 
@@ -119,6 +119,10 @@ def _connected(scheduler: str) -> Any:
         raise RemoteError.one(f"scheduler {scheduler}", expected, f"{type(error).__name__}: {error}"[:300]) from error
 
 
+def _name(function: Callable[..., Any]) -> str:
+    return f"aotkern-{function.__name__}-{uuid.uuid4().hex}"
+
+
 class _Run:
     """The variants of one `compile` on their way over the cluster."""
 
@@ -163,8 +167,10 @@ class _Run:
         while self._waiting or self._out:
             self._look()
             self._submit()
-            for future in self._ready():
-                self._settle(future, alone=alone)
+            ready = self._ready()
+            results = self._gathered(ready)
+            for future in ready:
+                self._settle(future, results, alone=alone)
 
     def _look(self) -> None:
         """Learn which workers there are, now and then; take tasks back from those that are gone."""
@@ -195,22 +201,23 @@ class _Run:
             return  # Dask reads an empty list of workers as any worker
         bound = fit if self._refused else frozenset()
         most = max(_LEAST_OUT, _OUT_PER_THREAD * sum(self._threads[worker] for worker in fit))
-        while self._waiting and len(self._out) < most:
-            key = self._waiting.popleft()
-            future = self._task(compile_variant, self._at(bound), key, self._seconds, workers=bound)
+        keys = [self._waiting.popleft() for _ in range(min(len(self._waiting), most - len(self._out)))]
+        if not keys:
+            return
+        names = [_name(compile_variant) for _ in keys]
+        where = {"workers": sorted(bound) or None, "retries": RETRIES, "pure": False}
+        tasks = self._client.map(
+            compile_variant, keys, key=names, station=self._at(bound), seconds=self._seconds, batch_size=None, **where
+        )
+        for future, key in zip(tasks, keys, strict=True):
             self._out[future] = key, bound
             future.add_done_callback(self._finished.put)
 
     def _at(self, bound: frozenset[str]) -> Any:
         if self._station is None or self._station.status in ("error", "cancelled", "lost"):
-            self._station = self._task(Station, self._job, workers=bound)
+            where = {"workers": sorted(bound) or None, "retries": RETRIES, "pure": False}
+            self._station = self._client.submit(Station, self._job, key=_name(Station), **where)
         return self._station
-
-    def _task(self, function: Callable[..., Any], *arguments: Any, workers: frozenset[str]) -> Any:
-        name = f"aotkern-{function.__name__}-{uuid.uuid4().hex}"
-        return self._client.submit(
-            function, *arguments, key=name, workers=sorted(workers) or None, retries=RETRIES, pure=False
-        )
 
     def _ready(self) -> list[Any]:
         """The tasks that have ended, those that were taken back left out; waits a little for the first."""
@@ -222,21 +229,27 @@ class _Run:
         except queue.Empty:
             return [future for future in found if future in self._out]
 
-    def _settle(self, future: Any, *, alone: bool) -> None:
+    def _gathered(self, futures: Sequence[Any]) -> dict[str, Outcome]:
+        """The results that are there, by task: in one request, which costs little more than one for each."""
+        finished = {future.key: future for future in futures if future.status == "finished"}
+        try:
+            found: dict[str, Outcome] = self._client.gather(finished, errors="skip") if finished else {}
+        except (OSError, TimeoutError) as error:
+            raise self._lost(str(error)) from error
+        return found
+
+    def _settle(self, future: Any, results: Mapping[str, Outcome], *, alone: bool) -> None:
         key = self._out[future][0]
-        if future.status == "error":
+        if future.key in results:
+            self._came(future, key, results[future.key])
+        elif future.status == "error":
             self._erred(future, key, future.exception(), alone=alone)
         elif future.status in ("cancelled", "lost"):
             raise self._lost("its tasks were cancelled")
         else:
-            self._came(future, key)
+            self._again(future)  # its worker was lost with the result
 
-    def _came(self, future: Any, key: str) -> None:
-        try:
-            outcome: Outcome = future.result()
-        except Exception:  # its worker was lost with it, and so were those that tried again
-            self._again(future)
-            return
+    def _came(self, future: Any, key: str, outcome: Outcome) -> None:
         self._forget(future)
         if outcome.refused:
             self._refused[outcome.worker] = outcome.refused

@@ -158,7 +158,7 @@ def _close(pool: Pool, place: tempfile.TemporaryDirectory[str]) -> None:
     place.cleanup()
 
 
-def compile_variant(station: Station, key: str, seconds: float) -> Outcome:
+def compile_variant(key: str, station: Station, seconds: float) -> Outcome:
     """The task: compile one variant on the Dask worker that runs this.
 
     Raises:

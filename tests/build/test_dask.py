@@ -201,10 +201,10 @@ def test_a_worker_with_another_toolchain_or_aotkern_contributes_nothing(cluster,
     seen, outcomes = [], []
     came = dask_executor._Run._came
 
-    def watched(self, future, key):
-        outcomes.append(future.result())
+    def watched(self, future, key, outcome):
+        outcomes.append(outcome)
         seen.append(dict(self._refused))
-        came(self, future, key)
+        came(self, future, key, outcome)
 
     monkeypatch.setattr(dask_executor._Run, "_came", watched)
     source = written(tmp_path, MANY)
