@@ -1,4 +1,4 @@
-"""What a build and its bundle cost at many variants: measured rates, and what follows from them at 10,000 and 1,000,000.
+"""What a build and its bundle cost at many variants: measured rates, and what follows from them for 1,000,000.
 
     python benchmarks/scale.py [--sizes 1000 4000 10000] [--json FILE] [--no-dask]
 
@@ -73,14 +73,16 @@ class Fake:
         from aotkern import codeobject
         from aotkern.digest import Digest
 
-        templates: dict[str, tuple[dict[str, Any], bytes]] = {}
+        del failed
+        templates: dict[str, tuple[dict[str, Any], bytes, int]] = {}
         started = time.perf_counter()
         for number, key in enumerate(keys):
             kernel = key.partition("[")[0]
             if kernel not in templates:
-                templates[kernel] = self._pool.compile_one(key, seconds)
-            answer, template = templates[kernel]
-            data = varied(template, number)
+                made = self._pool.compile_one(key, seconds)
+                templates[kernel] = (*made, end_of_code(made[1]))
+            answer, template, end = templates[kernel]
+            data = template[: end - 8] + number.to_bytes(8, "little") + template[end:]
             code = codeobject.read(data, "made up")
             row = {**answer, "digest": str(Digest.of(data)), "code": code.to_json()}
             between = time.perf_counter()
@@ -90,32 +92,30 @@ class Fake:
             self.times["kept"] += started - between
 
 
-def varied(data: bytes, number: int) -> bytes:
-    """A code object with other bytes in the padding behind its code."""
+def end_of_code(data: bytes) -> int:
+    """Where the code of an ELF ends; the last bytes before are padding."""
     import io
 
     from elftools.elf.elffile import ELFFile
 
     text = ELFFile(io.BytesIO(data)).get_section_by_name(".text")
-    end = text["sh_offset"] + text["sh_size"]
-    return data[: end - 8] + number.to_bytes(8, "little") + data[end:]
+    return int(text["sh_offset"] + text["sh_size"])
 
 
 def build(count: int, folder: Path) -> dict[str, float]:
     """Plan, keep, assemble, publish; then the same again from the store."""
-    from aotkern.build import builder, environment
+    from aotkern.build import builder
     from aotkern.build.executor import EXECUTORS
     from aotkern.build.registry import Source
     from aotkern.target import Target
 
     made: list[Fake] = []
 
-    def fake(setting: Any, jobs: int, scheduler: str) -> Fake:
+    def fake(setting: Any, *_: Any) -> Fake:
         made.append(Fake(setting))
         return made[-1]
 
     EXECUTORS["fake"] = fake  # type: ignore[index]
-    del environment
     request = builder.Request(
         (Source.parse(str(source(count, folder))),),
         (Target.parse("gfx942"),),
@@ -173,7 +173,7 @@ def reuse(count: int, folder: Path) -> dict[str, float]:
     return {"from the store, s": time.perf_counter() - started, "from the store, memory, MB": peak() / 1e6}
 
 
-def verify(count: int, folder: Path) -> dict[str, float]:
+def verify(_: int, folder: Path) -> dict[str, float]:
     """`aotkern verify`, in this process."""
     from aotkern.bundle import Bundle
 
@@ -190,21 +190,21 @@ def verify(count: int, folder: Path) -> dict[str, float]:
     }
 
 
-def dispatch(count: int, folder: Path) -> dict[str, float]:
+def dispatch(_: int, folder: Path) -> dict[str, float]:
     """The tables that choose variants, one choice, and one miss; all without a device."""
     from aotkern.arguments import Pointer
     from aotkern.bundle import Bundle
     from aotkern.dispatch import Choice, Miss, Table, Variant, choose
 
     manifest = Bundle.open(folder / "scaled.gfx942.aotk").manifest
-    before = peak()
     kernel = max(manifest.kernels, key=lambda row: sum(v.kernel == row.name for v in manifest.variants))
     started = time.perf_counter()
     variants = [Variant(v.key, manifest.options[v.options]) for v in manifest.variants if v.kernel == kernel.name]
     keys = time.perf_counter()
     table = Table.make(kernel.name, kernel.parameters, variants)
     made = time.perf_counter()
-    memory = peak()
+    tables = sum(map(sys.getsizeof, {id(bits): bits for bits in table.families}.values()))
+    tables += sum(sys.getsizeof(test.variants) for tests in table.tests for test in tests)
 
     def values(step: int) -> tuple[Any, ...]:
         given = {
@@ -228,7 +228,7 @@ def dispatch(count: int, folder: Path) -> dict[str, float]:
         "dispatch, variants of the kernel": len(variants),
         "dispatch, keys, s": keys - started,
         "dispatch, table, s": made - keys,
-        "dispatch, memory, MB": (memory - before) / 1e6,
+        "dispatch, bit sets, MB": tables / 1e6,
         "dispatch, first choice, ms": timed(1, Choice) * 1e3,
         "dispatch, miss, ms": timed(-5, Miss) * 1e3,
     }
@@ -247,6 +247,17 @@ def rate(folder: Path) -> dict[str, float]:
         result = builder.compile_targets(request)
         seconds.append(statistics.mean(result.seconds.values()))
     return {"variants": len(result.seconds), "compile, s a variant": statistics.median(seconds)}
+
+
+class Came:
+    """Takes what was compiled, and counts."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        self.rows = rows
+
+    def __call__(self, key: str, answer: Any, data: bytes) -> None:
+        assert answer == ANSWER and len(data) == 8000
+        self.rows.append(key)
 
 
 def echo(key: str, station: Any, seconds: float) -> Any:
@@ -270,19 +281,25 @@ def dask() -> dict[str, float]:
 
     dask_executor.compile_variant = echo  # type: ignore[assignment]
     job = Job(Shipment({}, (), ()), {}, {}, "", {}, {})
-    count, seconds = 2000, []
+    count, seconds, here = 2000, [], []
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         for _ in range(3):
-            came: list[str] = []
-            run = dask_executor._Run(client, "here", job, 1.0, lambda key, *_: came.append(key), lambda error: None)
-            started = time.perf_counter()
+            came: list[Any] = []
+            run = dask_executor._Run(client, "here", job, 1.0, Came(came), came.append)
+            started, used = time.perf_counter(), time.process_time()
             run.all([str(number) for number in range(count)])
             seconds.append((time.perf_counter() - started) / count)
+            here.append((time.process_time() - used) / count)
             assert len(came) == count
-    return {"tasks": count, "dask, s a task": statistics.median(seconds), "dask, memory, MB": peak() / 1e6}
+    return {
+        "tasks": count,
+        "dask, s a task": statistics.median(seconds),
+        "dask, processor s a task, driver and scheduler": statistics.median(here),
+        "dask, memory, MB": peak() / 1e6,
+    }
 
 
 STAGES = {"build": build, "reuse": reuse, "verify": verify, "dispatch": dispatch}
@@ -290,7 +307,9 @@ STAGES = {"build": build, "reuse": reuse, "verify": verify, "dispatch": dispatch
 
 def child(*arguments: str) -> dict[str, float]:
     """Run one stage in a fresh process."""
-    done = subprocess.run([sys.executable, __file__, "--stage", *arguments], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, __file__, "--stage", *arguments], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         sys.exit(f"{arguments}\n{done.stdout}{done.stderr}")
     result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])

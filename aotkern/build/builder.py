@@ -173,9 +173,8 @@ class _Work:
     ) -> None:
         self._plan, self._store, self._result, self._progress = plan, store, result, progress
         self._content = {key: Digest.parse(content) for key, content, _ in plan["variants"]}
-        self._options = {
-            key: {name: Constant(text) for name, text in options.items()} for key, _, options in plan["variants"]
-        }
+        options = [{name: Constant(text) for name, text in row.items()} for row in plan["options"]]
+        self._options = {key: options[place] for key, _, place in plan["variants"]}
         self._facts: dict[str, dict[str, Any]] = {}
         self._data: dict[Digest, bytes] = {}
         for key, reason in plan["failures"]:

@@ -88,7 +88,7 @@ class WorkerProcess:
         os.close(requests_out)
         os.close(answers_in)
         self._requests = os.fdopen(requests_in, "w", encoding="utf-8")
-        self._answers, self._buffer = answers_out, b""
+        self._answers, self._buffer = answers_out, bytearray()
         sources = [
             [source.name, str(source.path) if source.path else None, source.allow_stale] for source in setting.sources
         ]
@@ -123,7 +123,9 @@ class WorkerProcess:
     def _line(self, seconds: float) -> bytes:
         poll, until = select.poll(), time.monotonic() + seconds
         poll.register(self._answers, select.POLLIN)
-        while b"\n" not in self._buffer:
+        searched = 0  # a plan is megabytes in one line: no byte of it is looked at or moved twice
+        while (end := self._buffer.find(b"\n", searched)) < 0:
+            searched = len(self._buffer)
             if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
                 self.kill()
                 raise TimeoutError(f"no answer within {seconds:g} s")
@@ -131,7 +133,8 @@ class WorkerProcess:
             if not chunk:
                 raise EOFError(self._last_words())
             self._buffer += chunk
-        line, _, self._buffer = self._buffer.partition(b"\n")
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
         return line
 
     def _last_words(self) -> str:

@@ -59,11 +59,15 @@ class Worker:
     def plan(
         self, targets: list[str], only: list[str], limit: int, environment: Mapping[str, str], memo: str | None
     ) -> dict[str, Any]:
-        """Toolchain, kernels, notes, and for each target its variants with effective options and content digests."""
+        """Toolchain, kernels, notes, and the variants of all targets with content digests and effective options.
+
+        Many variants have the same options: those are listed once, and a variant has their place in the list.
+        """
         tools = toolchain.describe(Path(memo) if memo else None)
         fixed = [dict(environment), tools]
         problems: list[Problem] = []
         variants: list[list[Any]] = []
+        options: list[dict[str, str]] = []
         failures: list[list[str]] = []
         for target in map(Target.parse, targets):
             if not tritons.tested(tools["triton"], target.backend):
@@ -79,7 +83,7 @@ class Worker:
                     problems.extend(error.problems)
                     continue
                 chosen = tuple(key for key in keys if selected(str(key), only))
-                for row in self._rows(kernel, chosen, fixed):
+                for row in self._rows(kernel, chosen, fixed, options):
                     (failures if len(row) == 2 else variants).append(row)
         if problems:
             raise InputError(problems)
@@ -88,7 +92,14 @@ class Worker:
             for kernel in self.kernels.values()
         ]
         notes = [note for kernel in self.kernels.values() for note in lint.notes(kernel)]
-        return {"toolchain": tools, "kernels": kernels, "variants": variants, "failures": failures, "notes": notes}
+        return {
+            "toolchain": tools,
+            "kernels": kernels,
+            "options": options,
+            "variants": variants,
+            "failures": failures,
+            "notes": notes,
+        }
 
     def identify(self, memo: str) -> dict[str, Any]:
         """What would compile here, and which kernels: toolchain, and the source digest of each kernel by name."""
@@ -96,18 +107,23 @@ class Worker:
         return {"toolchain": toolchain.describe(Path(memo)), "kernels": kernels}
 
     def _rows(
-        self, kernel: registry.LoadedKernel, keys: tuple[VariantKey, ...], fixed: list[Any]
+        self,
+        kernel: registry.LoadedKernel,
+        keys: tuple[VariantKey, ...],
+        fixed: list[Any],
+        options: list[dict[str, str]],
     ) -> Iterator[list[Any]]:
-        """`[key, content digest, effective options]` of each variant; `[key, reason]` where its options are wrong."""
-        known: dict[object, dict[str, str]] = {}
+        """`[key, content digest, place of its options]` of each variant; `[key, reason]` where its options are wrong."""
+        known: dict[object, int] = {}
         for key in keys:
             if key.options not in known:
                 try:
-                    known[key.options] = {name: v.text for name, v in compiler.effective_options(key).items()}
+                    options.append({name: v.text for name, v in compiler.effective_options(key).items()})
                 except BuildError as error:
                     yield [error.key, error.reason]
                     continue
-            content = dumps([str(kernel.source), str(key), known[key.options], *fixed])
+                known[key.options] = len(options) - 1
+            content = dumps([str(kernel.source), str(key), options[known[key.options]], *fixed])
             yield [str(key), str(Digest.of(content.encode())), known[key.options]]
 
     def compile(self, text: str, name: str) -> dict[str, Any]:
