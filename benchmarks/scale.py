@@ -5,7 +5,8 @@
 Kernel declarations are planned, stored, put into manifests and bundles, verified and opened by the real code; only the
 compiler is left out at these sizes: a code object is one that Triton compiled for the same kernel, with other bytes
 in its last instructions' padding, so that all are distinct. Compile rates come from real compiles. Each size runs in
-fresh processes, whose peak memory is told. One thing at a time runs, on whatever else the machine does.
+fresh processes, whose peak memory is told. Seconds are processor seconds of the process that does the work, which other
+work on the machine disturbs little; where a build waits for its planning worker, they are called wall seconds.
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ def source(count: int, folder: Path) -> Path:
     path = folder / "scaled_kernels.py"
     path.write_text(text.replace('("gfx942", "gfx950", "cuda:90")', '("gfx942",)'))
     return path
+
+
+def clock() -> float:
+    """Processor seconds of this process, all threads together."""
+    return time.process_time()
 
 
 def peak() -> int:
@@ -75,7 +81,7 @@ class Fake:
 
         del failed
         templates: dict[str, tuple[dict[str, Any], bytes, int]] = {}
-        started = time.perf_counter()
+        started = clock()
         for number, key in enumerate(keys):
             kernel = key.partition("[")[0]
             if kernel not in templates:
@@ -85,10 +91,10 @@ class Fake:
             data = template[: end - 8] + number.to_bytes(8, "little") + template[end:]
             code = codeobject.read(data, "made up")
             row = {**answer, "digest": str(Digest.of(data)), "code": code.to_json()}
-            between = time.perf_counter()
+            between = clock()
             self.times["made up"] += between - started
             done(key, row, data)
-            started = time.perf_counter()
+            started = clock()
             self.times["kept"] += started - between
 
 
@@ -124,24 +130,24 @@ def build(count: int, folder: Path) -> dict[str, float]:
         executor="fake",
         limit=1 << 30,
     )
-    started = time.perf_counter()
+    started = clock()
     result = builder.compile_targets(request)
-    wall = time.perf_counter() - started
+    used = clock() - started
     assert not result.failures, result.failures[0]
     times = made[0].times
     ((_, target),) = result.targets.items()
     compiled = peak()
-    started = time.perf_counter()
+    started = clock()
     published = builder.publish(target, folder, "scaled", {})
-    publish = time.perf_counter() - started
+    publish = clock() - started
     manifest = len(target.manifest.to_bytes())
     children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     files = [path.stat().st_size for path in (folder / "store").glob("??/*")]
     return {
         "variants": len(target.manifest.variants),
-        "plan, s": times["plan"],
+        "plan, wall s": times["plan"],
         "store and check, s": times["kept"],
-        "assemble and trim, s": wall - times["plan"] - times["kept"] - times["made up"],
+        "assemble and trim, s": used - times["kept"] - times["made up"],
         "publish, s": publish,
         "memory after the plan, MB": times["after plan, bytes"] / 1e6,
         "memory when all is compiled, MB": compiled / 1e6,
@@ -167,25 +173,25 @@ def reuse(count: int, folder: Path) -> dict[str, float]:
         store=folder / "store",
         limit=1 << 30,
     )
-    started = time.perf_counter()
+    started = clock()
     result = builder.compile_targets(request)
     assert result.reused == count, (result.reused, count)
-    return {"from the store, s": time.perf_counter() - started, "from the store, memory, MB": peak() / 1e6}
+    return {"from the store, s": clock() - started, "from the store, memory, MB": peak() / 1e6}
 
 
 def verify(_: int, folder: Path) -> dict[str, float]:
     """`aotkern verify`, in this process."""
     from aotkern.bundle import Bundle
 
-    started = time.perf_counter()
+    started = clock()
     bundle = Bundle.open(folder / "scaled.gfx942.aotk")
-    opened = time.perf_counter()
+    opened = clock()
     memory = peak()
     bundle.verify()
     return {
         "open, s": opened - started,
         "open, memory, MB": memory / 1e6,
-        "verify, s": time.perf_counter() - opened,
+        "verify, s": clock() - opened,
         "verify, memory, MB": peak() / 1e6,
     }
 
@@ -198,11 +204,11 @@ def dispatch(_: int, folder: Path) -> dict[str, float]:
 
     manifest = Bundle.open(folder / "scaled.gfx942.aotk").manifest
     kernel = max(manifest.kernels, key=lambda row: sum(v.kernel == row.name for v in manifest.variants))
-    started = time.perf_counter()
+    started = clock()
     variants = [Variant(v.key, manifest.options[v.options]) for v in manifest.variants if v.kernel == kernel.name]
-    keys = time.perf_counter()
+    keys = clock()
     table = Table.make(kernel.name, kernel.parameters, variants)
-    made = time.perf_counter()
+    made = clock()
     tables = sum(map(sys.getsizeof, {id(bits): bits for bits in table.families}.values()))
     tables += sum(sys.getsizeof(test.variants) for tests in table.tests for test in tests)
 
@@ -218,9 +224,9 @@ def dispatch(_: int, folder: Path) -> dict[str, float]:
 
     def timed(step: int, kind: type) -> float:
         def once() -> float:
-            begun = time.perf_counter()
+            begun = clock()
             assert isinstance(choose(table, values(step), {}), kind)
-            return time.perf_counter() - begun
+            return clock() - begun
 
         return statistics.median(once() for _ in range(5))
 
@@ -235,7 +241,7 @@ def dispatch(_: int, folder: Path) -> dict[str, float]:
 
 
 def rate(folder: Path) -> dict[str, float]:
-    """Variants a second that one worker process compiles, start-up apart; three builds."""
+    """How long one worker process compiles a variant, start-up apart, and what real bundles hold; three builds."""
     from aotkern.build import builder
     from aotkern.build.registry import Source
     from aotkern.target import Target
@@ -246,7 +252,16 @@ def rate(folder: Path) -> dict[str, float]:
         request = builder.Request((Source.parse(str(path)),), (Target.parse("gfx942"),), dict(os.environ))
         result = builder.compile_targets(request)
         seconds.append(statistics.mean(result.seconds.values()))
-    return {"variants": len(result.seconds), "compile, s a variant": statistics.median(seconds)}
+    count = len(result.seconds)
+    ((_, target),) = result.targets.items()
+    published = builder.publish(target, folder, "real", {})
+    return {
+        "variants": count,
+        "compile, wall s a variant": statistics.median(seconds),
+        "code, bytes a variant": sum(map(len, target.objects.values())) / count,
+        "manifest, bytes a variant": len(target.manifest.to_bytes()) / count,
+        "bundle, bytes a variant": published.size / count,
+    }
 
 
 class Came:
@@ -256,7 +271,7 @@ class Came:
         self.rows = rows
 
     def __call__(self, key: str, answer: Any, data: bytes) -> None:
-        assert answer == ANSWER and len(data) == 8000
+        assert (answer, len(data)) == (ANSWER, 8000)
         self.rows.append(key)
 
 
@@ -296,8 +311,8 @@ def dask() -> dict[str, float]:
             assert len(came) == count
     return {
         "tasks": count,
-        "dask, s a task": statistics.median(seconds),
-        "dask, processor s a task, driver and scheduler": statistics.median(here),
+        "dask, wall s a task": statistics.median(seconds),
+        "dask, s a task, driver and scheduler": statistics.median(here),
         "dask, memory, MB": peak() / 1e6,
     }
 
@@ -346,8 +361,10 @@ def growth(rows: dict[int, dict[str, float]], name: str) -> tuple[float, float]:
 
 
 def at(rows: dict[int, dict[str, float]], name: str, count: int) -> float:
-    """The line through the two largest sizes, at `count`."""
+    """The line through the two largest sizes, at `count`; a parabola for what is known to grow with the square."""
     small, large = sorted(rows)[-2:]
+    if name == "dispatch, bit sets, MB":
+        return rows[large][name] * (count / large) ** 2
     slope = (rows[large][name] - rows[small][name]) / (large - small)
     return rows[large][name] + slope * (count - large)
 
@@ -370,15 +387,15 @@ def main() -> None:
         return
     found = measured(options.sizes, not options.no_dask)
     rows = found["sizes"]
-    print("".join(f"{size:>12}" for size in ("", *rows, "power", "1000000")))
+    print(" " * 48 + "".join(f"{size:>12}" for size in (*rows, "power", "1000000")))
     for name in rows[options.sizes[-1]]:
         cells = "".join(f"{row[name]:12.4g}" for row in rows.values())
         if len(rows) > 1:
             cells += f"{growth(rows, name)[0]:12.2f}{at(rows, name, 1_000_000):12.4g}"
-        print(f"{name:36}{cells}")
+        print(f"{name:48}{cells}")
     for part in ("rate", "dask"):
         for name, value in found.get(part, {}).items():
-            print(f"{name:36}{value:12.4g}")
+            print(f"{name:48}{value:12.4g}")
     if options.json:
         machine = {"processor": platform.processor() or platform.machine(), "cpus": os.cpu_count()}
         machine["python"] = platform.python_version()

@@ -6,6 +6,9 @@
     compiler     compiles one variant with Triton (in a worker only)
     worker       the process that does both, in a pinned environment and with a private Triton cache
     pool         the parent's side of the workers: tasks, time-outs, restarts
+    executor     where variants are compiled: the pool, or
+    dask_executor, dask_station   a Dask cluster: the driver's side and the workers'
+    shipping     kernel sources on their way to another machine
     store        what was compiled before, by content
     builder      the whole way, from a request to bundles and a report
 

@@ -180,8 +180,8 @@ class _Run:
         self._looked = now
         try:
             self._threads = dict(self._client.nthreads())
-        except (OSError, TimeoutError) as error:
-            raise self._lost(str(error)) from error
+        except Exception as error:
+            raise self._lost(f"{type(error).__name__}: {error}") from error
         self._alive = now if self._threads else self._alive
         self._fitting = now if self._fit() or not self._threads else self._fitting
         if now - self._alive > NO_WORKER_SECONDS:
@@ -234,8 +234,8 @@ class _Run:
         finished = {future.key: future for future in futures if future.status == "finished"}
         try:
             found: dict[str, Outcome] = self._client.gather(finished, errors="skip") if finished else {}
-        except (OSError, TimeoutError) as error:
-            raise self._lost(str(error)) from error
+        except Exception as error:
+            raise self._lost(f"{type(error).__name__}: {error}") from error
         return found
 
     def _settle(self, future: Any, results: Mapping[str, Outcome], *, alone: bool) -> None:

@@ -113,7 +113,7 @@ class Worker:
         fixed: list[Any],
         options: list[dict[str, str]],
     ) -> Iterator[list[Any]]:
-        """`[key, content digest, place of its options]` of each variant; `[key, reason]` where its options are wrong."""
+        """`[key, content digest, place of its options]` of each variant, or `[key, reason]` for wrong options."""
         known: dict[object, int] = {}
         for key in keys:
             if key.options not in known:

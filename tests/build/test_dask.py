@@ -1,6 +1,7 @@
 """Builds on a real cluster: a scheduler and workers in separate processes, some of which die or are others."""
 
 import os
+import re
 import shutil
 import signal
 import sys
@@ -59,6 +60,12 @@ KERNELS = (Kernel(store, Space(("gfx942",), {**X, "V": KINDS}, options={"num_war
 )
 
 
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """`MANY` as a local build packs it."""
+    return packed(built(written(tmp_path_factory.mktemp("many"), MANY)).targets[GFX942])
+
+
 def clustered(cluster, source, *targets, **more):
     return request(source, *targets, executor="dask", scheduler=cluster.address, **more)
 
@@ -106,7 +113,7 @@ def test_a_cluster_gives_the_bytes_of_a_local_build_and_fills_the_store(cluster,
     assert (again.reused, again.seconds) == (5, {})
 
 
-def test_a_worker_killed_in_the_middle_costs_nothing_but_time(cluster, tmp_path):
+def test_a_worker_killed_in_the_middle_costs_nothing_but_time(cluster, tmp_path, many):
     source = written(tmp_path, MANY)
     with cluster.client() as client:
         victim = cluster.named(client, "one", "two")["one"].pid
@@ -119,13 +126,13 @@ def test_a_worker_killed_in_the_middle_costs_nothing_but_time(cluster, tmp_path)
 
     result = compile_targets(clustered(cluster, source), tell)
     assert not result.failures
-    assert packed(result.targets[GFX942]) == packed(built(source).targets[GFX942])
+    assert packed(result.targets[GFX942]) == many
     assert not alive([victim])
     assert killed
     assert eventually(lambda: not alive(killed)), "aotkern workers outlive their Dask worker"
 
 
-def test_what_a_killed_driver_had_is_in_the_store(cluster, tmp_path):
+def test_what_a_killed_driver_had_is_in_the_store(cluster, tmp_path, many):
     source, store = written(tmp_path, MANY), tmp_path / "store"
 
     def tell(step):
@@ -144,7 +151,7 @@ def test_what_a_killed_driver_had_is_in_the_store(cluster, tmp_path):
     result = compile_targets(clustered(cluster, source, store=store))
     assert result.reused >= 5
     assert not result.failures
-    assert packed(result.targets[GFX942]) == packed(built(source).targets[GFX942])
+    assert packed(result.targets[GFX942]) == many
 
 
 def test_variants_that_kill_or_hang_their_workers_fail_alone(cluster, tmp_path):
@@ -197,7 +204,7 @@ def others(cluster, tmp_path_factory) -> Iterator[dict[str, str]]:
         cluster.end(*processes)
 
 
-def test_a_worker_with_another_toolchain_or_aotkern_contributes_nothing(cluster, others, tmp_path, monkeypatch):
+def test_a_worker_with_another_toolchain_or_aotkern_contributes_nothing(cluster, others, tmp_path, many, monkeypatch):
     seen, outcomes = [], []
     came = dask_executor._Run._came
 
@@ -210,37 +217,43 @@ def test_a_worker_with_another_toolchain_or_aotkern_contributes_nothing(cluster,
     source = written(tmp_path, MANY)
     result = compile_targets(clustered(cluster, source))
     assert not result.failures
-    assert packed(result.targets[GFX942]) == packed(built(source).targets[GFX942])
+    assert packed(result.targets[GFX942]) == many
     assert not {outcome.worker for outcome in outcomes if outcome.answer} & set(others.values())
     assert seen[-1].keys() <= set(others.values())
     assert others["other toolchain"] in seen[-1]
 
 
-def test_a_cluster_of_other_toolchains_is_refused_with_both_digests(cluster, others, tmp_path, monkeypatch):
-    monkeypatch.setattr(dask_executor, "NO_FIT_SECONDS", 1.0)
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("other toolchain", r"toolchain triton_digest: {} where the build was planned, sha256:\w{{64}} there$"),
+        ("other aotkern", r"aotkern: sha256:\w{{64}} where the build was planned, sha256:\w{{64}} there$"),
+        ("no aotkern", r"aotkern: sha256:\w{{64}} where the build was planned, .*no aotkern here"),
+    ],
+)
+def test_a_cluster_of_such_workers_is_refused_with_the_reason(
+    cluster, others, sample, tmp_path, monkeypatch, name, reason
+):
     # As if the workers that fit had never come.
     from distributed import Client
 
-    everything = Client.nthreads
-    bad = {others["other toolchain"]}
+    monkeypatch.setattr(dask_executor, "NO_FIT_SECONDS", 1.0)
+    everything, mapped, only = Client.nthreads, Client.map, others[name]
 
-    def only_bad(self, workers=None):
-        return {worker: count for worker, count in everything(self).items() if worker in bad}
-
-    submit = Client.submit
+    def nthreads(self):
+        return {worker: count for worker, count in everything(self).items() if worker == only}
 
     def bound(self, *arguments, workers=None, **more):
-        return submit(self, *arguments, workers=workers or sorted(bad), **more)
+        return mapped(self, *arguments, workers=workers or [only], **more)
 
-    monkeypatch.setattr(Client, "nthreads", only_bad)
-    monkeypatch.setattr(Client, "submit", bound)
+    monkeypatch.setattr(Client, "nthreads", nthreads)
+    monkeypatch.setattr(Client, "map", bound)
     with pytest.raises(RemoteError) as caught:
         compile_targets(clustered(cluster, written(tmp_path, SINGLE)))
     message = str(caught.value)
-    assert cluster.address in message
-    expected = built(written(tmp_path, SINGLE)).targets[GFX942].manifest.toolchain["triton_digest"]
-    assert f"toolchain triton_digest: {expected} where the build was planned, sha256:" in message
-    assert message.count("sha256:") == 2
+    assert message.startswith(f"scheduler {cluster.address}: expected a worker that can compile for this build, found ")
+    planned = sample.build(GFX942).manifest.toolchain["triton_digest"]
+    assert re.search(f"{only}: {reason.format(planned)}", message), message
 
 
 @pytest.fixture
