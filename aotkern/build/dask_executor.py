@@ -143,6 +143,7 @@ class _Run:
         self._suspects: list[str] = []
         self._refused: dict[str, str] = {}
         self._threads: dict[str, int] = {}
+        self._asked: set[str] = set()
         self._looked = 0.0
         self._alive = self._fitting = time.monotonic()
         self._station: Any = None
@@ -169,7 +170,7 @@ class _Run:
             self._submit()
             ready = self._ready()
             results = self._gathered(ready)
-            for future in ready:
+            for future in filter(self._out.__contains__, ready):  # settling one may take others back
                 self._settle(future, results, alone=alone)
 
     def _look(self) -> None:
@@ -180,6 +181,7 @@ class _Run:
         self._looked = now
         try:
             self._threads = dict(self._client.nthreads())
+            self._examine()
         except Exception as error:
             raise self._lost(f"{type(error).__name__}: {error}") from error
         self._alive = now if self._threads else self._alive
@@ -266,7 +268,9 @@ class _Run:
         if isinstance(error, ProcessDiedError):
             self._failed(BuildError(key, f"{error}; tried {RETRIES + 1} times"))
         elif not isinstance(error, KilledWorker):
-            if self._examined():
+            before, self._looked = len(self._refused), 0.0
+            self._look()
+            if len(self._refused) > before:  # perhaps it was such a worker's
                 self._waiting.append(key)
             else:
                 self._failed(BuildError(key, f"{type(error).__name__}: {error}"))
@@ -276,13 +280,21 @@ class _Run:
         else:
             self._suspects.append(key)
 
-    def _examined(self) -> bool:
-        """Whether workers were found, and left out, that have no aotkern or another one."""
-        before = len(self._refused)
-        for worker, found in self._client.run(own_digest, on_error="return").items():
-            if found != self._job.aotkern:
-                self._refused.setdefault(worker, f"aotkern: {self._job.aotkern} where the build was planned, {found}")
-        return len(self._refused) > before
+    def _examine(self) -> None:
+        """Ask workers that are new for their aotkern, and leave out those without it or with another.
+
+        A worker without it would never get as far as refusing: Dask waits on it for ever for a station that it cannot
+        read. So everything that is out is taken back when there is one.
+        """
+        new = sorted(self._threads.keys() - self._asked)
+        answers = self._client.run(own_digest, workers=new, on_error="return") if new else {}
+        found = {worker: answer for worker, answer in answers.items() if not isinstance(answer, OSError)}
+        self._asked |= found.keys()
+        bad = {worker: answer for worker, answer in found.items() if answer != self._job.aotkern}
+        for worker, answer in bad.items():
+            self._refused[worker] = f"aotkern: {self._job.aotkern} where the build was planned, {answer} there"
+        for future in list(self._out) if bad else ():
+            self._again(future)
 
     def _again(self, future: Any) -> None:
         key, _ = self._forget(future)

@@ -165,97 +165,6 @@ def test_variants_that_kill_or_hang_their_workers_fail_alone(cluster, tmp_path):
     assert len(result.seconds) == 2
 
 
-def other_triton(folder: Path) -> Path:
-    """A folder with a Triton that differs from the installed one in a comment: another toolchain."""
-    import triton
-
-    installed, copy = Path(triton.__file__).parent, folder / "triton"
-    copy.mkdir(parents=True)
-    for path in installed.iterdir():
-        (copy / path.name).symlink_to(path)
-    (copy / "_utils.py").unlink()
-    (copy / "_utils.py").write_text((installed / "_utils.py").read_text() + "# patched\n")
-    return folder
-
-
-def other_aotkern(folder: Path) -> Path:
-    package = Path(dask_executor.__file__).parents[1]
-    shutil.copytree(package, folder / "aotkern", ignore=shutil.ignore_patterns("__pycache__", "*.json"))
-    (folder / "aotkern" / "canonical.py").open("a").write("# changed\n")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def others(cluster, tmp_path_factory) -> Iterator[dict[str, str]]:
-    """Workers of the cluster that must not compile: addresses by name."""
-    tmp_path = tmp_path_factory.mktemp("others")
-    (tmp_path / "none").mkdir()
-    (tmp_path / "none" / "aotkern.py").write_text("raise ImportError('no aotkern here')\n")
-    places = {
-        "other toolchain": other_triton(tmp_path / "triton"),
-        "other aotkern": other_aotkern(tmp_path / "aotkern"),
-        "no aotkern": tmp_path / "none",
-    }
-    processes = [process for name, place in places.items() for process in cluster.add(name, path=(place,))]
-    try:
-        with cluster.client() as client:
-            yield {name: worker.address for name, worker in cluster.named(client, *places).items()}
-    finally:
-        cluster.end(*processes)
-
-
-def test_a_worker_with_another_toolchain_or_aotkern_contributes_nothing(cluster, others, tmp_path, many, monkeypatch):
-    seen, outcomes = [], []
-    came = dask_executor._Run._came
-
-    def watched(self, future, key, outcome):
-        outcomes.append(outcome)
-        seen.append(dict(self._refused))
-        came(self, future, key, outcome)
-
-    monkeypatch.setattr(dask_executor._Run, "_came", watched)
-    source = written(tmp_path, MANY)
-    result = compile_targets(clustered(cluster, source))
-    assert not result.failures
-    assert packed(result.targets[GFX942]) == many
-    assert not {outcome.worker for outcome in outcomes if outcome.answer} & set(others.values())
-    assert seen[-1].keys() <= set(others.values())
-    assert others["other toolchain"] in seen[-1]
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("other toolchain", r"toolchain triton_digest: {} where the build was planned, sha256:\w{{64}} there$"),
-        ("other aotkern", r"aotkern: sha256:\w{{64}} where the build was planned, sha256:\w{{64}} there$"),
-        ("no aotkern", r"aotkern: sha256:\w{{64}} where the build was planned, .*no aotkern here"),
-    ],
-)
-def test_a_cluster_of_such_workers_is_refused_with_the_reason(
-    cluster, others, sample, tmp_path, monkeypatch, name, reason
-):
-    # As if the workers that fit had never come.
-    from distributed import Client
-
-    monkeypatch.setattr(dask_executor, "NO_FIT_SECONDS", 1.0)
-    everything, mapped, only = Client.nthreads, Client.map, others[name]
-
-    def nthreads(self):
-        return {worker: count for worker, count in everything(self).items() if worker == only}
-
-    def bound(self, *arguments, workers=None, **more):
-        return mapped(self, *arguments, workers=workers or [only], **more)
-
-    monkeypatch.setattr(Client, "nthreads", nthreads)
-    monkeypatch.setattr(Client, "map", bound)
-    with pytest.raises(RemoteError) as caught:
-        compile_targets(clustered(cluster, written(tmp_path, SINGLE)))
-    message = str(caught.value)
-    assert message.startswith(f"scheduler {cluster.address}: expected a worker that can compile for this build, found ")
-    planned = sample.build(GFX942).manifest.toolchain["triton_digest"]
-    assert re.search(f"{only}: {reason.format(planned)}", message), message
-
-
 @pytest.fixture
 def vanishing(monkeypatch):
     """Sources are moved away as soon as the build is planned: workers cannot find them where they were."""
@@ -396,3 +305,94 @@ def test_a_module_that_is_installed_does_not_travel(tmp_path, monkeypatch):
     shipment = dask_executor.shipping.packed([Source("installed_one"), Source("local_one.deep.rows"), Source("json")])
     assert set(shipment.files) == {"source1/local_one/__init__.py", "source1/local_one/deep/rows.py"}
     assert shipment.paths == ("source1",)
+
+
+def other_triton(folder: Path) -> Path:
+    """A folder with a Triton that differs from the installed one in a comment: another toolchain."""
+    import triton
+
+    installed, copy = Path(triton.__file__).parent, folder / "triton"
+    copy.mkdir(parents=True)
+    for path in installed.iterdir():
+        (copy / path.name).symlink_to(path)
+    (copy / "_utils.py").unlink()
+    (copy / "_utils.py").write_text((installed / "_utils.py").read_text() + "# patched\n")
+    return folder
+
+
+def other_aotkern(folder: Path) -> Path:
+    package = Path(dask_executor.__file__).parents[1]
+    shutil.copytree(package, folder / "aotkern", ignore=shutil.ignore_patterns("__pycache__", "*.json"))
+    (folder / "aotkern" / "canonical.py").open("a").write("# changed\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def others(cluster, tmp_path_factory) -> Iterator[dict[str, str]]:
+    """Workers of the cluster that must not compile: addresses by name."""
+    tmp_path = tmp_path_factory.mktemp("others")
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "aotkern.py").write_text("raise ImportError('no aotkern here')\n")
+    places = {
+        "other toolchain": other_triton(tmp_path / "triton"),
+        "other aotkern": other_aotkern(tmp_path / "aotkern"),
+        "no aotkern": tmp_path / "none",
+    }
+    processes = [process for name, place in places.items() for process in cluster.add(name, path=(place,))]
+    try:
+        with cluster.client() as client:
+            yield {name: worker.address for name, worker in cluster.named(client, *places).items()}
+    finally:
+        cluster.end(*processes)
+
+
+def test_a_worker_with_another_toolchain_or_aotkern_contributes_nothing(cluster, others, tmp_path, many, monkeypatch):
+    seen, outcomes = [], []
+    came = dask_executor._Run._came
+
+    def watched(self, future, key, outcome):
+        outcomes.append(outcome)
+        seen.append(dict(self._refused))
+        came(self, future, key, outcome)
+
+    monkeypatch.setattr(dask_executor._Run, "_came", watched)
+    source = written(tmp_path, MANY)
+    result = compile_targets(clustered(cluster, source))
+    assert not result.failures
+    assert packed(result.targets[GFX942]) == many
+    assert not {outcome.worker for outcome in outcomes if outcome.answer} & set(others.values())
+    assert seen[-1].keys() <= set(others.values())
+    assert others["other toolchain"] in seen[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("other toolchain", r"toolchain triton_digest: {} where the build was planned, sha256:\w{{64}} there$"),
+        ("other aotkern", r"aotkern: sha256:\w{{64}} where the build was planned, sha256:\w{{64}} there$"),
+        ("no aotkern", r"aotkern: sha256:\w{{64}} where the build was planned, .*no aotkern here"),
+    ],
+)
+def test_a_cluster_of_such_workers_is_refused_with_the_reason(
+    cluster, others, sample, tmp_path, monkeypatch, name, reason
+):
+    # As if the workers that fit had never come.
+    from distributed import Client
+
+    monkeypatch.setattr(dask_executor, "NO_FIT_SECONDS", 1.0)
+    everything, mapped, only = Client.nthreads, Client.map, others[name]
+
+    def nthreads(self):
+        return {worker: count for worker, count in everything(self).items() if worker == only}
+
+    def bound(self, *arguments, workers=None, **more):
+        return mapped(self, *arguments, workers=workers or [only], **more)
+
+    monkeypatch.setattr(Client, "nthreads", nthreads)
+    monkeypatch.setattr(Client, "map", bound)
+    with pytest.raises(RemoteError) as caught:
+        compile_targets(clustered(cluster, written(tmp_path, SINGLE)))
+    message = str(caught.value)
+    assert message.startswith(f"scheduler {cluster.address}: expected a worker that can compile for this build, found ")
+    planned = sample.build(GFX942).manifest.toolchain["triton_digest"]
+    assert re.search(f"{only}: {reason.format(planned)}", message), message
