@@ -290,12 +290,12 @@ def dask() -> dict[str, float]:
     """Seconds a task over the real driver loop and a real scheduler, with two worker processes; three runs."""
     from distributed import Client, LocalCluster
 
-    from aotkern.build import dask_executor
+    from aotkern.build import dask_executor, toolchain
     from aotkern.build.dask_station import Job
     from aotkern.build.shipping import Shipment
 
     dask_executor.compile_variant = echo  # type: ignore[assignment]
-    job = Job(Shipment({}, (), ()), {}, {}, "", {}, {})
+    job = Job(Shipment({}, (), ()), {}, {}, str(toolchain.own()), {}, {})
     count, seconds, here = 2000, [], []
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
