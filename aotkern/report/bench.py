@@ -16,7 +16,7 @@ def text(run: Run) -> str:
         notes = [f"{row.name}: {row.note}" for row in part.rows if row.note]
         parts.append("\n".join([part.title, table(rows, " " + "r" * (len(part.columns) - 1)), *notes]))
     if run.bars:
-        parts.append(table([(what, promised, found, said) for what, promised, found, said in _bars(run.bars)]))
+        parts.append(table([(what, promised, found, said) for what, promised, found, said in bars(run.bars)]))
     parts += [f"note: {note}" for note in run.notes]
     return "\n\n".join(parts)
 
@@ -28,7 +28,7 @@ def markdown(run: Run) -> str:
         notes = "".join(f"\n{row.name}: {row.note}.\n" for row in part.rows if row.note)
         parts.append(f"**{part.title}**\n\n{_grid(part)}\n{notes}".rstrip("\n"))
     if run.bars:
-        parts.append(_rows([("promise", "bound", "measured", ""), *_bars(run.bars)], "---|---:|---:|---"))
+        parts.append(_rows([("promise", "bound", "measured", ""), *bars(run.bars)], "---|---:|---:|---"))
     parts += run.notes
     return "\n\n".join(parts) + "\n"
 
@@ -62,8 +62,9 @@ def _cell(cell: Measurement | str | None) -> str:
     return value(cell) if isinstance(cell, Measurement) else cell or "-"
 
 
-def _bars(bars: Sequence[Bar]) -> Iterator[tuple[str, str, str, str]]:
-    for bar in bars:
+def bars(promises: Sequence[Bar]) -> Iterator[tuple[str, str, str, str]]:
+    """For each promise its words, its bound, what was measured, and whether it is kept."""
+    for bar in promises:
         bound = f"{'at most' if bar.at_most else 'at least'} {_number(bar.bound, bar.unit)}"
         measured = "not measured" if bar.measured is None else _number(bar.measured, bar.unit)
         said = {True: "met", False: "missed", None: ""}[bar.met]
