@@ -25,6 +25,7 @@ from aotkern.cli import common, progress
 from aotkern.cli import reports as files
 from aotkern.errors import InputError
 from aotkern.report import machine, text
+from aotkern.report.plain import document as headed
 from aotkern.target import Target
 
 
@@ -74,7 +75,7 @@ def identity(
     compared = [_paired(target, before, today, only) for target in parsed]
     seconds = (time.perf_counter() - started) / len(compared)
     verdict = Verdict.worst([report.verdict for report in compared])
-    document = machine.document("audit", verdict, reports=[machine.identity(report) for report in compared])
+    document = headed("audit", verdict, reports=[machine.identity(report) for report in compared])
     place = files.place(kernels, baseline or bundle or "")
     steps = tuple(StepResult.of(identity_audit.AUDIT, report.target, report, seconds, place) for report in compared)
     files.write(reports, GateReport("audit identity", steps))
@@ -174,7 +175,7 @@ def resources(
         steps.append(StepResult.of(resources_audit.AUDIT, name, audited[-1], seconds, baseline or name))
     files.write(reports, GateReport("audit resources", tuple(steps)))
     verdict = Verdict.worst([report.verdict for report in audited])
-    document = machine.document("audit", verdict, reports=[machine.resources(report) for report in audited])
+    document = headed("audit", verdict, reports=[machine.resources(report) for report in audited])
     closing = f"resources: {verdict}"
     common.finish(
         verdict, as_json=as_json, document=document, text="\n\n".join([*map(text.resources, audited), closing])

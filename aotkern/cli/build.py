@@ -12,7 +12,7 @@ from aotkern.audit.findings import Verdict
 from aotkern.build import builder, sources
 from aotkern.cli import common, from_trace, progress
 from aotkern.errors import InputError
-from aotkern.report import machine, text
+from aotkern.report import built
 from aotkern.spec import VariantKey
 from aotkern.spec.expand import DEFAULT_LIMIT
 from aotkern.target import Target
@@ -129,8 +129,8 @@ def build(
         target: builder.publish(result, out, label, {**task.provenance(target), **part})
         for target, result in compilation.targets.items()
     }
-    document = machine.build(compilation, published)
-    report = text.build(compilation, published) + (f"\n\n{text.slowest(compilation)}" if slowest else "")
+    document = built.machine(compilation, published)
+    report = built.text(compilation, published) + (f"\n\n{built.slowest(compilation)}" if slowest else "")
     if not compilation.targets and not compilation.failures:
         report = f"nothing was built: no variant is declared for {', '.join(map(str, request.targets))}"
         document["verdict"] = str(Verdict.UNKNOWN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from aotkern.bench import Bar, Measurement, Run, Table
-from aotkern.report.text import amount, table
+from aotkern.report.plain import amount, table
 
 
 def text(run: Run) -> str:
