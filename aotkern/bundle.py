@@ -323,7 +323,7 @@ class Bundle:
         from aotkern import codeobject  # noqa: PLC0415 - reading ELF costs an import that a loader does not need
 
         try:
-            self.manifest.check(f"{self.where}: manifest", self._manifest_bytes())
+            self.manifest.check(f"{self.where}: manifest", self.manifest_bytes())
         except ProblemsError as error:
             yield from error.problems
             return
@@ -348,7 +348,8 @@ class Bundle:
         if found := tuple(self.problems()):
             raise IntegrityError(found)
 
-    def _manifest_bytes(self) -> bytes:
+    def manifest_bytes(self) -> bytes:
+        """The text of the manifest as it stands in the file."""
         frame = self.head[_PREFIX.size + _PREFIX.unpack_from(self.head)[2] :]
         return zstandard.ZstdDecompressor().decompress(frame, max_output_size=MAX_FILE)
 

@@ -105,6 +105,9 @@ def build(
             if traces
             else from_trace.declared(kernels)
         )
+        label = name or task.label
+        if Path(label).name != label:
+            raise InputError.one("--name", "a file name without a folder", repr(label))
         request = builder.Request(
             sources=task.sources,
             targets=wanted,
@@ -115,10 +118,8 @@ def build(
             limit=max_variants,
             line_info=line_info,
             store=None if no_cache else common.cache_folder(),
+            before=tuple(builder.place(out, label, target) for target in wanted),
         )
-        label = name or task.label
-        if Path(label).name != label:
-            raise InputError.one("--name", "a file name without a folder", repr(label))
         with progress.shown("compiling", quiet=as_json) as tell:
             compilation = builder.compile_targets(request, tell)
     task.finish(compilation)
