@@ -56,6 +56,13 @@ def needs(*packages: str) -> None:
         raise NotHereError(f"needs {', '.join(missing)}")
 
 
+def prepared(options: Options) -> Path:
+    """The folder of bundles that were built for this machine."""
+    if options.bundles is None:
+        raise NotHereError("needs --bundles FOLDER, made by benchmarks/prepare.py on a machine with the pinned Triton")
+    return options.bundles
+
+
 def command(name: str, options: Options) -> str:
     """How to run a benchmark again."""
     return f"python -m benchmarks {name}{' --quick' if options.quick else ''}"
