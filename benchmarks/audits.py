@@ -15,6 +15,8 @@ from aotkern.audit import identity
 from aotkern.audit.sides import Side
 from aotkern.bench import Bar, Measurement, Row, Run, Table, interleaved, observed, processes, timed
 from aotkern.bundle import Bundle
+from aotkern.codeobject import CodeObject
+from aotkern.digest import Digest
 from benchmarks import common
 from benchmarks.common import Options
 
@@ -66,7 +68,8 @@ def from_files(bundle: Path, options: Options, rounds: int) -> Table:
 
 def compared(candidate: Path, baseline: Path) -> None:
     """The identity audit from two files."""
-    report = identity.compare(Side.either(baseline), Side.either(candidate))
+    known: dict[Digest, CodeObject] = {}
+    report = identity.compare(Side.either(baseline, known), Side.either(candidate, known))
     assert not report.verdict.exit_code, report
 
 

@@ -23,6 +23,8 @@ from aotkern.build import builder, revision, sources
 from aotkern.build.registry import Source
 from aotkern.cli import common, progress
 from aotkern.cli import reports as files
+from aotkern.codeobject import CodeObject
+from aotkern.digest import Digest
 from aotkern.errors import InputError
 from aotkern.report import machine, text
 from aotkern.report.plain import document as headed
@@ -69,9 +71,10 @@ def identity(
     started = time.perf_counter()
     with progress.shown("compiling", quiet=as_json) as tell:
         # What costs nothing comes first: a baseline that cannot be read should not cost a build.
-        read = [Side.either(Path(baseline))] if baseline else []
+        known: dict[Digest, CodeObject] = {}
+        read = [Side.either(Path(baseline), known)] if baseline else []
         before = read or _built_at(request, str(baseline_ref), tell)
-        today = [Side.either(Path(bundle))] if bundle else _built(request, "today's sources", tell)
+        today = [Side.either(Path(bundle), known)] if bundle else _built(request, "today's sources", tell)
     compared = [_paired(target, before, today, only) for target in parsed]
     seconds = (time.perf_counter() - started) / len(compared)
     verdict = Verdict.worst([report.verdict for report in compared])
