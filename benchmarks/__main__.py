@@ -28,6 +28,7 @@ BENCHMARKS = {
     "jit-watch": "what the JIT audit costs launches that hit",
     "emulator": "wave instructions a second",
     "report-page": "the HTML report of 2,000 variants in headless Chromium",
+    "against": "the same commands from another revision of aotkern (--ref)",
     "launch": "a launch: aotkern, Triton, torch's static launcher, the bare driver call (NVIDIA GPU)",
     "cold-start": "a fresh process until all variants are loaded (NVIDIA GPU)",
 }
@@ -47,6 +48,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="; ".join(BENCHMARKS))
     parser.add_argument("--json-dir", type=Path, help="where to write the results")
     parser.add_argument("--bundles", type=Path, help="on a GPU machine: what benchmarks/prepare.py made")
+    parser.add_argument("--ref", default="", help="a revision to compare with")
     parser.add_argument("--quick", action="store_true", help="few variants and rounds: does it work?")
     parser.add_argument("--page", action="store_true", help="write docs/benchmarks.md and leave")
     parser.add_argument("--list", action="store_true", help="say what there is and leave")
@@ -72,7 +74,7 @@ def one(name: str, options: argparse.Namespace, shared: Path, *, chosen: bool) -
     module = importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
     with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=shared) as folder:
         try:
-            run = module.measure(Options(Path(folder), shared, options.quick, options.bundles))
+            run = module.measure(Options(Path(folder), shared, options.quick, options.bundles, options.ref))
         except NotHereError as reason:
             print(f"{name}: not measured: {reason}\n", flush=True)
             return not chosen

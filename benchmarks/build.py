@@ -33,7 +33,10 @@ def measure(options: Options) -> Run:
             Bar("build, 2 jobs against 1", "x", 1.85, at_most=False, measured=two_over_one),
             Bar("rebuild of 1,000 variants, nothing changed", "s", 0.5, at_most=True, measured=unchanged),
         ),
-        ("Compiles ask for two cores; what else runs on the machine takes from the run with two jobs first.",),
+        (
+            "Two plain loops at once share nothing but the machine: what they gain over one is what it gives to two "
+            "processes.",
+        ),
     )
 
 

@@ -27,6 +27,7 @@ class Options:
         folder: An empty folder of its own, which is removed afterwards.
         shared: A folder that benchmarks of one run share, so that what takes long to build is built once.
         quick: Few variants and rounds: whether it works, not how fast it is.
+        ref: A revision to compare with.
         bundles: For a machine with a GPU: what `benchmarks/prepare.py` made elsewhere.
     """
 
@@ -34,6 +35,7 @@ class Options:
     shared: Path
     quick: bool = False
     bundles: Path | None = None
+    ref: str = ""
 
 
 class NotHereError(Exception):

@@ -41,7 +41,7 @@ def row_of(count: int, options: Options) -> Row:
     cache = options.folder / f"triton-{count}"
     private = {"TRITON_CACHE_DIR": str(cache), "TRITON_HOME": str(options.folder)}
     environment = {**processes.with_this_aotkern(os.environ), **pinning.pinned(), **private}
-    processes.run(plain.command("-", TARGET, (), (source,)), environment)
+    processes.run(plain.command(TARGET, (), (source,)), environment)
     where = ("-t", str(TARGET), "-o", str(options.folder), "--name", f"sized{count}")
     processes.run(processes.aotkern("build", source, *where), common.environment(options.shared / "cache"))
     bundle = Bundle.open(options.folder / f"sized{count}.gfx942.aotk")

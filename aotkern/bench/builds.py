@@ -10,6 +10,7 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from aotkern.bench import plain, processes
@@ -52,9 +53,9 @@ class Subject:
         where = ("-t", str(self.target), "-o", str(self.folder / "out"), "--name", "measured")
         return processes.aotkern("build", *self.sources, *where, *only, *more)
 
-    def plain(self) -> list[str]:
-        """The plain loop."""
-        return plain.command("-", self.target, self.only, self.sources)
+    def plain(self, share: tuple[int, int] = (0, 1)) -> list[str]:
+        """The plain loop, or one of several that share the variants."""
+        return plain.command(self.target, self.only, self.sources, share)
 
     def plain_environment(self) -> dict[str, str]:
         """What the plain loop runs in: the caller's environment, the pinned settings, a Triton cache of its own."""
@@ -79,13 +80,16 @@ def measure(subject: Subject, jobs: Sequence[int], rounds: int, *, memory: bool 
     def build(number: int) -> float:
         return processes.seconds(subject.build("--no-cache", "-j", str(number)), subject.commands_environment())()
 
-    def loop() -> float:
+    def loop(number: int) -> float:
         shutil.rmtree(subject.folder / "triton", ignore_errors=True)
-        return processes.seconds(subject.plain(), subject.plain_environment())()
+        shares = [subject.plain((place, number)) for place in range(number)]
+        return processes.together(shares, subject.plain_environment())
 
     names = {_name(number): number for number in jobs}
     contenders = {name: (lambda number=number: build(number)) for name, number in names.items()}
-    times = interleaved({**contenders, PLAIN: loop}, rounds)
+    most = max(jobs)
+    loops = {PLAIN: partial(loop, 1), **({_loops(most): partial(loop, most)} if most > 1 else {})}
+    times = interleaved({**contenders, **loops}, rounds)
     first = times[_name(jobs[0])]
     rows = tuple(
         Row(
@@ -106,6 +110,11 @@ def measure(subject: Subject, jobs: Sequence[int], rounds: int, *, memory: bool 
 
 def _name(jobs: int) -> str:
     return f"aotkern build, {jobs} job{'s' if jobs > 1 else ''}"
+
+
+def _loops(number: int) -> str:
+    """What the machine itself gives for more processes, without anything of ours between them."""
+    return f"{number} plain loops at once, a share each"
 
 
 def _count(subject: Subject, jobs: int) -> int:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,13 +33,18 @@ class Peak:
     children: int = 0
 
 
-def run(command: Sequence[str], environment: Mapping[str, str]) -> str:
+def run(command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None) -> str:
     """Run a command to its end; what it printed.
+
+    Args:
+        command: Its words.
+        environment: All of its environment.
+        folder: Where it starts; by default where this process is.
 
     Raises:
         InputError: It failed; the error has the end of what it said.
     """
-    done = subprocess.run(command, env=dict(environment), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=dict(environment), cwd=folder, capture_output=True, text=True, check=False)
     return _output(command, done.returncode, done.stdout, done.stderr)
 
 
@@ -58,6 +64,18 @@ def seconds(command: Sequence[str], environment: Mapping[str, str]) -> Callable[
         return time.perf_counter() - begin
 
     return sample
+
+
+def together(commands: Sequence[Sequence[str]], environment: Mapping[str, str]) -> float:
+    """The wall time of several commands that run at once, until the last has ended.
+
+    Raises:
+        InputError: One of them failed.
+    """
+    begin = time.perf_counter()
+    with ThreadPoolExecutor(len(commands)) as threads:
+        list(threads.map(lambda command: run(command, environment), commands))
+    return time.perf_counter() - begin
 
 
 def peak(command: Sequence[str], environment: Mapping[str, str]) -> Peak | None:

@@ -94,6 +94,7 @@ def test_a_build_is_measured_beside_a_plain_loop(aotkern, tmp_path):
         "aotkern build, 1 job",
         "aotkern build, 2 jobs",
         "plain loop over triton.compile",
+        "2 plain loops at once, a share each",
     ]
     one, two, loop = (run.tables[1].rows[place].cells for place in range(3))
     assert one[1].median > 50e6  # a worker that has imported Triton
@@ -150,3 +151,20 @@ def test_a_result_that_cannot_be_written_is_said(aotkern, files, tmp_path):
     answer = aotkern("bench", "bundle", files[0], "--rounds", 1, "--save", tmp_path / "file" / "inside")
     assert answer.code == 2
     assert "a place that can be written" in answer.err
+
+
+def test_shares_of_a_plain_loop_are_all_of_it_once(tmp_path, monkeypatch):
+    pytest.importorskip("triton")
+    from aotkern.bench import plain
+    from aotkern.build import compiler
+
+    source = written(tmp_path, SINGLE.replace('"V": 1.0', '"V": Constexpr(*map(float, range(5)))'), "five.py")
+    compiled = []
+    monkeypatch.setattr(compiler, "plain", lambda kernel, key: compiled.append(str(key)))
+    plain.main(["--share=0/1", str(GFX942), "--", str(source.path)])
+    whole, compiled[:] = tuple(compiled), []
+    for share in ("--share=0/2", "--share=1/2"):
+        plain.main([share, str(GFX942), "store", "--", str(source.path)])
+    assert len(whole) == 5
+    assert compiled != list(whole)
+    assert sorted(compiled) == sorted(whole)
