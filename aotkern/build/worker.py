@@ -11,19 +11,37 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
 from aotkern import tritons
 from aotkern.build import compiler, lint, registry, toolchain, traced
-from aotkern.canonical import dumps
 from aotkern.digest import Digest
 from aotkern.errors import AotkernError, BuildError, InputError, MissingToolError, Problem, ProblemsError
 from aotkern.spec import VariantKey, expand
 from aotkern.spec.select import selected
 from aotkern.target import Target
+
+
+class _Options:
+    """The options that take effect, each different set once; the back end is asked once for each set asked for."""
+
+    def __init__(self) -> None:
+        self.known: list[dict[str, str]] = []
+        self._places: dict[object, int] = {}
+
+    def place(self, key: VariantKey) -> int:
+        """Where a variant's options stand in `known`.
+
+        Raises:
+            BuildError: They are wrong.
+        """
+        asked = (key.target, key.options)
+        if asked not in self._places:
+            self.known.append({name: constant.text for name, constant in compiler.effective_options(key).items()})
+            self._places[asked] = len(self.known) - 1
+        return self._places[asked]
 
 
 class Worker:
@@ -51,19 +69,23 @@ class Worker:
         kernels = (*registry.load(declared), *(kernel for row in traces for kernel in traced.load(row)))
         self.kernels = {kernel.declaration.name: kernel for kernel in kernels}
 
-    def plan(
-        self, targets: list[str], only: list[str], limit: int, environment: Mapping[str, str], memo: str | None
-    ) -> dict[str, Any]:
-        """Toolchain, kernels, notes, and for each target its variants with effective options and content digests."""
-        tools = toolchain.describe(Path(memo) if memo else None)
-        fixed = [dict(environment), tools]
+    def describe(self, memo: str | None) -> dict[str, str]:
+        """What compiles here; see `toolchain.describe`."""
+        return toolchain.describe(Path(memo) if memo else None)
+
+    def plan(self, targets: list[str], only: list[str], limit: int) -> dict[str, Any]:
+        """Kernels, notes, and for each target its variants, each with the place of its options in a list of them."""
+        import triton  # noqa: PLC0415
+
+        version = str(triton.__version__)
         problems: list[Problem] = []
+        options = _Options()
         variants: list[list[Any]] = []
         failures: list[list[str]] = []
         for target in map(Target.parse, targets):
-            if not tritons.tested(tools["triton"], target.backend):
+            if not tritons.tested(version, target.backend):
                 expected = f"a version of Triton that was tested for it: {tritons.for_people()}"
-                problems.append(Problem(f"target {target}", expected, f"Triton {tools['triton']}"))
+                problems.append(Problem(f"target {target}", expected, f"Triton {version}"))
                 continue
             for kernel in self.kernels.values():
                 try:
@@ -74,8 +96,11 @@ class Worker:
                     problems.extend(error.problems)
                     continue
                 chosen = tuple(key for key in keys if selected(str(key), only))
-                for row in self._rows(kernel, chosen, fixed):
-                    (failures if len(row) == 2 else variants).append(row)
+                for key in chosen:
+                    try:
+                        variants.append([str(key), options.place(key)])
+                    except BuildError as error:
+                        failures.append([error.key, error.reason])
         if problems:
             raise InputError(problems)
         kernels = [
@@ -83,22 +108,13 @@ class Worker:
             for kernel in self.kernels.values()
         ]
         notes = [note for kernel in self.kernels.values() for note in lint.notes(kernel)]
-        return {"toolchain": tools, "kernels": kernels, "variants": variants, "failures": failures, "notes": notes}
-
-    def _rows(
-        self, kernel: registry.LoadedKernel, keys: tuple[VariantKey, ...], fixed: list[Any]
-    ) -> Iterator[list[Any]]:
-        """`[key, content digest, effective options]` of each variant; `[key, reason]` where its options are wrong."""
-        known: dict[object, dict[str, str]] = {}
-        for key in keys:
-            if key.options not in known:
-                try:
-                    known[key.options] = {name: v.text for name, v in compiler.effective_options(key).items()}
-                except BuildError as error:
-                    yield [error.key, error.reason]
-                    continue
-            content = dumps([str(kernel.source), str(key), known[key.options], *fixed])
-            yield [str(key), str(Digest.of(content.encode())), known[key.options]]
+        return {
+            "kernels": kernels,
+            "options": options.known,
+            "variants": variants,
+            "failures": failures,
+            "notes": notes,
+        }
 
     def compile(self, text: str, name: str) -> dict[str, Any]:
         """Compile one variant; its code object is left in the scratch folder under `name`."""
