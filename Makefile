@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TRITONS ?= 3.8.0 3.7.1 3.6.0
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test tritons lint manifests gate bench clean
+.PHONY: demo test tritons lint manifests gate bench page clean
 
 # A part of the shipped kernels, so that it takes a minute or two; `make gate` does all of them.
 DEMO := --only 'cp_gather*' --only 'insert_*' --only '*NUM_SPLITS=4,*'
@@ -45,8 +45,13 @@ manifests: $(VENV)/demo.stamp
 	$(BIN)/python -m aotkern manifest out/aotkern.gfx942.aotk --out manifests/gfx942.json
 	$(BIN)/python -m aotkern manifest out/aotkern.gfx950.aotk --out manifests/gfx950.json
 
-bench: $(VENV)/demo.stamp
-	$(BIN)/python benchmarks/build.py
+# Everything that this machine can measure; a new result is accepted by `make bench RESULTS=audits/benchmarks page`.
+RESULTS ?= out/benchmarks
+bench: $(VENV)/test.stamp
+	$(BIN)/python -m benchmarks --json-dir $(RESULTS)
+
+page: $(VENV)/demo.stamp
+	$(BIN)/python -m benchmarks --page
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

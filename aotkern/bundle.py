@@ -39,6 +39,7 @@ from typing import Union
 import zstandard
 
 from aotkern.canonical import MAX_BYTES, dumps, loads
+from aotkern.codeobject.facts import CodeObject
 from aotkern.digest import Digest
 from aotkern.errors import InputError, IntegrityError, Problem, ProblemsError
 from aotkern.fields import Fields
@@ -318,19 +319,26 @@ class Bundle:
             raise IntegrityError.one(where, str(digest), str(Digest.of(data)))
         return data
 
-    def problems(self) -> Iterator[Problem]:
-        """Everything that is wrong beyond the hashes: the manifest in itself, and each code object against it."""
+    def problems(self, known: dict[Digest, CodeObject] | None = None) -> Iterator[Problem]:
+        """Everything that is wrong beyond the hashes: the manifest in itself, and each code object against it.
+
+        Args:
+            known: What was read from code objects by the digest of their bytes; more is added. Two bundles that are
+                compared share most of them.
+        """
+        known = {} if known is None else known
         from aotkern import codeobject  # noqa: PLC0415 - reading ELF costs an import that a loader does not need
 
         try:
-            self.manifest.check(f"{self.where}: manifest", self._manifest_bytes())
+            self.manifest.check(f"{self.where}: manifest", self.manifest_bytes())
         except ProblemsError as error:
             yield from error.problems
             return
         for entry in self.manifest.objects:
             place = f"{self.where}: object {entry.digest.short}"
             try:
-                code = codeobject.read(self.object(entry.digest), place)
+                data = self.object(entry.digest)  # which has hashed it
+                code = known.get(entry.digest) or known.setdefault(entry.digest, codeobject.read(data, place))
             except ProblemsError as error:
                 yield from error.problems
                 continue
@@ -339,16 +347,20 @@ class Bundle:
             elif code != entry.code:
                 yield Problem(place, "the facts that the manifest states", _difference(entry.code, code))
 
-    def verify(self) -> None:
+    def verify(self, known: dict[Digest, CodeObject] | None = None) -> None:
         """Check everything that can be checked without running the code.
+
+        Args:
+            known: As for `problems`.
 
         Raises:
             IntegrityError: With every problem found.
         """
-        if found := tuple(self.problems()):
+        if found := tuple(self.problems(known)):
             raise IntegrityError(found)
 
-    def _manifest_bytes(self) -> bytes:
+    def manifest_bytes(self) -> bytes:
+        """The text of the manifest as it stands in the file."""
         frame = self.head[_PREFIX.size + _PREFIX.unpack_from(self.head)[2] :]
         return zstandard.ZstdDecompressor().decompress(frame, max_output_size=MAX_FILE)
 

@@ -7,6 +7,7 @@ nesting, text that cannot be encoded and oversized input, each with one clear er
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from typing import Any, NoReturn
 
@@ -25,12 +26,13 @@ def dumps(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def loads(data: bytes, where: str) -> Any:
+def loads(data: bytes, where: str, *, decimals: bool = False) -> Any:
     """Read a JSON document of plain values.
 
     Args:
         data: The document.
         where: Names it in the error.
+        decimals: Take numbers with a decimal point, too, if they are finite: measurements have them, manifests do not.
 
     Raises:
         IntegrityError: Not such a document.
@@ -44,7 +46,7 @@ def loads(data: bytes, where: str) -> Any:
             # A Python call for each integer would cost more than all the rest. Long runs of digits are looked for at
             # once instead; one inside a text, such as a digest, merely makes the reading slower.
             parse_int=_integer if _LONG_NUMBER in data.translate(_ANY_DIGIT) else None,
-            parse_float=_no_float,
+            parse_float=_finite if decimals else _no_float,
             parse_constant=_no_float,
         )
         if b"\\u" in data:
@@ -71,6 +73,13 @@ def _integer(digits: str) -> int:
     if len(digits) > _MAX_DIGITS:
         raise IntegrityError.one("", f"integers of at most {_MAX_DIGITS} digits", f"{len(digits)} digits")
     return int(digits)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise IntegrityError.one("", "finite numbers only", text[:40])
+    return value
 
 
 def _no_float(text: str) -> NoReturn:

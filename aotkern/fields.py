@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
 from aotkern.errors import InputError, Problem
 
 _Value = TypeVar("_Value")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 class Fields:
@@ -61,6 +66,30 @@ class Fields:
             return value
         self._note(name, f"an integer from 0 to 2^{bits}-1", repr(value)[:100])
         return 0
+
+    def number(self, name: str) -> float:
+        """A finite number, with or without a decimal point."""
+        value = self._values.get(name, 0.0)
+        if _is_number(value):
+            return float(value)  # type: ignore[arg-type]
+        self._note(name, "a finite number", repr(value)[:100])
+        return 0.0
+
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """A list of finite numbers."""
+        value = self._values.get(name, [])
+        if isinstance(value, list) and all(map(_is_number, value)):
+            return tuple(map(float, value))
+        self._note(name, "a list of finite numbers", repr(value)[:100])
+        return ()
+
+    def labels(self, name: str) -> tuple[str, ...]:
+        """A list of texts."""
+        value = self._values.get(name, [])
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            return tuple(value)
+        self._note(name, "a list of texts", repr(value)[:100])
+        return ()
 
     def text(self, name: str) -> str:
         """A text that is not empty."""

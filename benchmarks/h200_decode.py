@@ -312,7 +312,7 @@ def main() -> int:
     parser.add_argument("--rows", help="only these row counts, e.g. 1,64")
     parser.add_argument("--json", type=Path, help="where to write the results")
     arguments = parser.parse_args()
-    platform = Platform(arguments.design, fnuz_main=False, compute_units=serving.COMPUTE_UNITS)
+    platform = Platform(arguments.design, fnuz_main=False, compute_units=serving.H200.compute_units)
     if arguments.launcher == "jit":
         launcher: Any = JitLauncher()
     else:

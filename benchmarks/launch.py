@@ -1,47 +1,88 @@
 """How long a launch takes on an NVIDIA GPU: aotkern, the bare driver call, Triton's JIT, torch's static launcher.
 
+    python -m benchmarks launch --bundles FOLDER      # what benchmarks/prepare.py made
     python benchmarks/launch.py BUNDLE OUT.json
 
-Every contender launches the same 16-argument kernel. They take turns, round by round: the device is idle when a burst
-of 10 begins, and the time of a burst is divided by 10. Figures are medians over the rounds, in microseconds. Triton and
-torch compile the kernel themselves; aotkern and the bare call launch the one from the bundle.
+Every contender launches the same kernel, with 2, 16 or 58 run-time arguments. They take turns, round by round: the
+device is idle when a burst of 10 begins, and the time of a burst is divided by 10. Figures are in microseconds of one
+launch. Triton and torch compile the kernel themselves; aotkern and the bare call launch the one from the bundle.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
-import platform
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-import triton
+if __name__ == "__main__":
+    sys.path[:0] = [str(Path(__file__).parents[1])]
 
 import aotkern
 from aotkern.abi import Layout
 from aotkern.arguments import Pointer
+from aotkern.bench import Bar, Measurement, Row, Run, Table, interleaved, observed, ratios
 from aotkern.loader import native
+from benchmarks import common
+from benchmarks.common import Options
 
 BURST = 10
 ROUNDS = 400
 WARM_UP = 30
 BLOCK = 256
 GRID = (16,)
+SIZE = BLOCK * GRID[0]
 HERE = Path(__file__).parent
 
+BARE = "bare driver call (C)"
+CHOSEN = "aotkern kernel[grid](...)"
+TRITON = "triton kernel[grid](...)"
+STATIC = "torch static launcher (no choice)"
 
-def arguments() -> tuple[Any, ...]:
-    """The 16 run-time arguments; the integers are of all classes."""
-    tensors = [torch.ones(BLOCK * GRID[0], device="cuda") for _ in range(6)]
-    return (*tensors, BLOCK * GRID[0], 17, 32, 4, 5, 6, 7, 8, 9, 0.5)
+
+@dataclass(frozen=True)
+class Subject:
+    """A kernel with its arguments: of the bundle, and as Triton's own function.
+
+    Attributes:
+        name: Its name.
+        bundle: The bundle it is launched from.
+        function: Triton's function of it.
+        values: Its run-time arguments.
+        out: Which of them it writes.
+        grid: What computes the grid from the bound arguments.
+    """
+
+    name: str
+    bundle: aotkern.LoadedBundle
+    function: Any
+    values: tuple[Any, ...]
+    out: int
+    grid: Callable[[dict[str, Any]], tuple[int, ...]]
+
+
+def subjects(bundle: aotkern.LoadedBundle) -> tuple[Subject, ...]:
+    """The kernels with 2, 16 and 58 arguments; the integers of the larger ones are of all classes."""
+    import torch
+
+    from benchmarks import bench_kernels as kernels
+
+    def tensors(count: int) -> list[Any]:
+        return [torch.ones(SIZE, device="cuda") for _ in range(count)]
+
+    sixteen = (*tensors(6), SIZE, 17, 32, 4, 5, 6, 7, 8, 9, 0.5)
+    many = (*tensors(9), SIZE, 17, 32, *range(4, 49), 0.5)
+    return (
+        Subject("two", bundle, kernels.two, tuple(tensors(2)), 1, lambda _: GRID),
+        Subject("sixteen", bundle, kernels.sixteen, sixteen, 5, lambda bound: (bound["n0"] // bound["BLOCK"],)),
+        Subject("fifty_eight", bundle, kernels.fifty_eight, many, 8, lambda bound: (bound["m0"] // bound["BLOCK"],)),
+    )
 
 
 def by_python(call: Callable[[], Any]) -> Callable[[], float]:
@@ -56,8 +97,20 @@ def by_python(call: Callable[[], Any]) -> Callable[[], float]:
     return burst
 
 
-def bare_call(bundle: aotkern.LoadedBundle, values: tuple[Any, ...]) -> Callable[[], float]:
+def chosen(subject: Subject) -> Any:
+    """The variant that aotkern chooses for these arguments."""
+    before = subject.bundle.counters().dispatched
+    subject.bundle[subject.name][GRID](*subject.values, BLOCK=BLOCK)
+    after = subject.bundle.counters().dispatched
+    (text,) = (text for text, count in after.items() if count != before.get(text, 0))
+    return next(variant for variant in subject.bundle[subject.name].variants if variant.text == text)
+
+
+def bare_call(subject: Subject) -> Callable[[], float]:
     """The bare driver call in C, on the variant that aotkern chooses, with one buffer packed beforehand."""
+    import torch
+
+    bundle = subject.bundle
     library = Path(bundle.where).with_name("bare.so")
     if shutil.which("cc"):
         library = Path(tempfile.mkdtemp()) / "bare.so"
@@ -68,11 +121,10 @@ def bare_call(bundle: aotkern.LoadedBundle, values: tuple[Any, ...]) -> Callable
         ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_uint, ctypes.c_void_p,
         ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_int,
     )  # fmt: skip
-    kernel = bundle["sixteen"]
-    variant = next(v for v in kernel.variants if "n0:i32:D,n1:i32,n2:i32:D" in v.text and f"BLOCK={BLOCK}" in v.text)
+    variant = chosen(subject)
     handle = bundle.modules.ready(variant, 0, 0).handle
     layout = Layout.of(variant.key, bundle.manifest.object(variant.object).arguments)
-    read = [Pointer(v.data_ptr(), "fp32", 0, 0) if isinstance(v, torch.Tensor) else v for v in values]
+    read = [Pointer(v.data_ptr(), "fp32", 0, 0) if isinstance(v, torch.Tensor) else v for v in subject.values]
     buffer = bytes(layout.pack([*read, None]))
     entry = bundle.driver.entry(0)
     threads, shared = variant.launch.num_warps * 32, variant.launch.shared
@@ -87,115 +139,121 @@ def bare_call(bundle: aotkern.LoadedBundle, values: tuple[Any, ...]) -> Callable
     return burst
 
 
-def torch_static(values: tuple[Any, ...], compiled: Any) -> Callable[[], Any]:
+def torch_static(subject: Subject, compiled: Any) -> Callable[[], Any]:
     """Torch's static launcher, which Inductor uses: a launch without any choice of a variant."""
+    import torch
+
     try:
         from torch._inductor.runtime.static_triton_launcher import StaticallyLaunchedCudaKernel
     except ImportError:
         from torch._inductor.runtime.static_cuda_launcher import StaticallyLaunchedCudaKernel
 
-    path = Path(tempfile.mkdtemp()) / "sixteen.cubin"
+    path = Path(tempfile.mkdtemp()) / f"{subject.name}.cubin"
     path.write_bytes(compiled.asm["cubin"])
     compiled._cubin_path = str(path)
     launcher = StaticallyLaunchedCudaKernel(compiled)
     launcher.load_kernel(0)
     get_stream = torch._C._cuda_getCurrentRawStream
-    return lambda: launcher.run(GRID[0], 1, 1, get_stream(0), *values)
+    call = lambda: launcher.run(GRID[0], 1, 1, get_stream(0), *subject.values)  # noqa: E731
+    call()
+    return call
 
 
-def contenders(bundle: aotkern.LoadedBundle, values: tuple[Any, ...]) -> tuple[dict[str, Callable[[], float]], dict]:
+def contenders(subject: Subject) -> tuple[dict[str, Callable[[], float]], dict[str, str]]:
     """Everything that takes part, and why the rest does not."""
-    from bench_kernels import sixteen
-
-    compiled = sixteen[GRID](*values, BLOCK=BLOCK, num_warps=4)
-    kernel = bundle["sixteen"]
+    bundle, values, function = subject.bundle, subject.values, subject.function
+    compiled = function[GRID](*values, BLOCK=BLOCK, num_warps=4)
+    kernel = bundle[subject.name]
     grid_call = kernel[GRID]
-
-    def grid_of(bound: dict[str, Any]) -> tuple[int, ...]:
-        return (bound["n0"] // bound["BLOCK"],)
-
-    kernel[GRID](*values, BLOCK=BLOCK, num_warps=4)
     found = {
-        "bare driver call (C)": bare_call(bundle, values),
-        'aotkern bundle["sixteen"][grid](...)': by_python(
-            lambda: bundle["sixteen"][GRID](*values, BLOCK=BLOCK, num_warps=4)
+        BARE: bare_call(subject),
+        "aotkern bundle[name][grid](...)": by_python(
+            lambda: bundle[subject.name][GRID](*values, BLOCK=BLOCK, num_warps=4)
         ),
-        "aotkern kernel[grid](...)": by_python(lambda: kernel[GRID](*values, BLOCK=BLOCK)),
+        CHOSEN: by_python(lambda: kernel[GRID](*values, BLOCK=BLOCK)),
         "aotkern, grid bound beforehand": by_python(lambda: grid_call(*values, BLOCK)),
-        "aotkern, grid by a function": by_python(lambda: kernel[grid_of](*values, BLOCK=BLOCK)),
-        "triton kernel[grid](...)": by_python(lambda: sixteen[GRID](*values, BLOCK=BLOCK, num_warps=4)),
+        "aotkern, grid by a function": by_python(lambda: kernel[subject.grid](*values, BLOCK=BLOCK)),
+        TRITON: by_python(lambda: function[GRID](*values, BLOCK=BLOCK, num_warps=4)),
     }
     absent = {}
     try:
-        found["torch static launcher (no choice)"] = by_python(torch_static(values, compiled))
+        found[STATIC] = by_python(torch_static(subject, compiled))
     except Exception as error:  # whatever a private interface of torch may raise is the reason
-        absent["torch static launcher (no choice)"] = f"{type(error).__name__}: {error}"
+        absent[STATIC] = f"{type(error).__name__}: {error}"
+    found["aotkern without the C extension"] = in_python(subject)
     return found, absent
 
 
-def in_python(path: str, values: tuple[Any, ...]) -> Callable[[], float]:
+def in_python(subject: Subject) -> Callable[[], float]:
     """The same launch without the C extension."""
     extension = native._extension
     native._extension = lambda: None
-    kernel = aotkern.load(path)["sixteen"]
+    kernel = aotkern.load(subject.bundle.where)[subject.name]
     native._extension = extension
-    kernel[GRID](*values, BLOCK=BLOCK)
-    return by_python(lambda: kernel[GRID](*values, BLOCK=BLOCK))
+    kernel[GRID](*subject.values, BLOCK=BLOCK)
+    return by_python(lambda: kernel[GRID](*subject.values, BLOCK=BLOCK))
 
 
-def check(bundle: aotkern.LoadedBundle, values: tuple[Any, ...]) -> None:
+def check(subject: Subject) -> None:
     """What aotkern launches must compute what Triton's own launch computes."""
-    from bench_kernels import sixteen
+    import torch
 
-    out = values[5]
+    out = subject.values[subject.out]
     out.zero_()
-    bundle["sixteen"][GRID](*values, BLOCK=BLOCK)
+    subject.bundle[subject.name][GRID](*subject.values, BLOCK=BLOCK)
     ours = out.clone()
     out.zero_()
-    sixteen[GRID](*values, BLOCK=BLOCK, num_warps=4)
+    subject.function[GRID](*subject.values, BLOCK=BLOCK, num_warps=4)
     if not torch.equal(ours, out) or not bool(ours.any()):
-        raise SystemExit("aotkern and Triton disagree")
+        raise SystemExit(f"{subject.name}: aotkern and Triton disagree")
+
+
+def table_of(subject: Subject, rounds: int) -> Table:
+    """All contenders on one kernel."""
+    import torch
+
+    check(subject)
+    found, absent = contenders(subject)
+    times = interleaved(found, rounds, WARM_UP, before=torch.cuda.synchronize)
+    torch.cuda.synchronize()
+    rows = [
+        Row(name, (Measurement.of("us", samples, (10, 90, 99)), ratios(samples, times[BARE])))
+        for name, samples in times.items()
+    ]
+    rows += [Row(name, (None, None), f"absent: {reason[:200]}") for name, reason in absent.items()]
+    title = f"a launch with {len(subject.values)} arguments, {len(subject.bundle[subject.name].variants)} variants"
+    return Table(title, ("contender", "one launch", "over the bare call"), tuple(rows))
+
+
+def measured(path: Path, command: str, *, quick: bool = False) -> Run:
+    """All kernels, with what was promised for 16 arguments."""
+    observation = observed("launch", command)
+    bundle = aotkern.load(path)
+    tables = tuple(table_of(subject, 20 if quick else ROUNDS) for subject in subjects(bundle))
+    native_launches = sum(sum(bundle[name].counted()[0].values()) for name in ("two", "sixteen", "fifty_eight"))
+    ours, bare, theirs = (common.median(tables[1], name, "one launch") for name in (CHOSEN, BARE, TRITON))
+    bars = (
+        Bar("launch with choice, 16 arguments, over the bare driver call", "x", 1.5, True, round(ours / bare, 4)),
+        Bar("launch with choice, 16 arguments, faster than Triton's", "x", 3, False, round(theirs / ours, 4)),
+    )
+    note = f"Bursts of {BURST}, the device idle before each; {native_launches} launches went through the C extension."
+    return observation.run(tables, bars, (note,))
+
+
+def measure(options: Options) -> Run:
+    common.needs_gpu()
+    folder = common.prepared(options)
+    command = f"{common.command('launch', options)} --bundles FOLDER"
+    return measured(folder / "bench.sm90.aotk", command, quick=options.quick)
 
 
 def main() -> None:
+    from aotkern.report import bench as report
+
     path, out = sys.argv[1:]
-    sys.path.insert(0, str(HERE))
-    bundle, values = aotkern.load(path), arguments()
-    check(bundle, values)
-    found, absent = contenders(bundle, values)
-    found["aotkern without the C extension"] = in_python(path, values)
-    times: dict[str, list[float]] = {name: [] for name in found}
-    for index in range(ROUNDS + WARM_UP):
-        for name, burst in found.items():
-            torch.cuda.synchronize()
-            taken = burst()
-            if index >= WARM_UP:
-                times[name].append(taken)
-    torch.cuda.synchronize()
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    bare = medians["bare driver call (C)"]
-    report = {
-        "what": "microseconds of one launch, median over rounds of bursts of 10, device idle before each burst",
-        "machine": {
-            "gpu": torch.cuda.get_device_name(0),
-            "cpu": platform.processor() or platform.machine(),
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "triton": triton.__version__,
-        },
-        "rounds": ROUNDS,
-        "variants": len(bundle["sixteen"].variants),
-        "native": sum(bundle["sixteen"].counted()[0].values()),
-        "medians": {name: round(value, 3) for name, value in medians.items()},
-        "deciles": {name: [round(v, 3) for v in statistics.quantiles(t, n=10)] for name, t in times.items()},
-        "times the bare call": {name: round(value / bare, 3) for name, value in medians.items()},
-        "absent": absent,
-    }
-    Path(out).write_text(json.dumps(report, indent=2) + "\n")
-    for name, value in medians.items():
-        print(f"{value:8.2f} us  {value / bare:6.2f} x  {name}")
-    for name, reason in absent.items():
-        print(f"absent: {name}: {reason}")
+    run = measured(Path(path), "python benchmarks/launch.py bench.sm90.aotk OUT.json")
+    Path(out).write_text(run.dumps(), "utf-8")
+    print(report.text(run))
 
 
 if __name__ == "__main__":

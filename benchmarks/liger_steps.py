@@ -88,6 +88,7 @@ def main() -> None:
     options = parser.parse_args()
     started = time.perf_counter()
     import torch
+    from liger_kernel.transformers import functional  # noqa: F401 - so that its import is not part of a step
 
     device = "cpu" if options.paper else "cuda"
     with contextlib.ExitStack() as stack:

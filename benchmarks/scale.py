@@ -68,7 +68,7 @@ class Fake:
     def __exit__(self, *error: Any) -> None:
         self._pool.__exit__(*error)
 
-    def plan(self, *arguments: Any) -> dict[str, Any]:
+    def plan(self, *arguments: Any) -> Any:
         started = time.perf_counter()
         result = self._pool.plan(*arguments)
         self.times["plan"] = time.perf_counter() - started

@@ -289,7 +289,10 @@ KERNELS = (
     Kernel(
         decode_partial_gfx950,
         *(_space("gfx950", serving.HEADS, layer, serving.split_plans(layer)) for layer in serving.LAYERS),
-        *(_space("cuda:90", serving.HEADS[:1], layer, serving.matrix_plans(layer)) for layer in serving.LAYERS),
+        *(
+            _space("cuda:90", serving.HEADS[:1], layer, serving.split_plans(layer, serving.H200))
+            for layer in serving.LAYERS
+        ),
     ),
 )
 """For gfx950 what a server asks, for caches of any size; for CUDA, where the kernel is only compared, a part of it.

@@ -115,7 +115,7 @@ KERNELS = (
             for target, plans in (
                 ("gfx942", _LEGACY_PLANS),
                 ("gfx950", serving.reducer_plans()),
-                ("cuda:90", serving.reducer_plans()),
+                ("cuda:90", tuple(sorted({*_LEGACY_PLANS, *serving.reducer_plans(serving.H200)}))),
             )
         ),
     ),

@@ -15,6 +15,7 @@ import zstandard
 from making import GFX942, GFX950, hand_made
 
 from aotkern import bundle as module
+from aotkern import codeobject
 from aotkern.bundle import MAGIC, VERSION, Bundle, encode, publish, write
 from aotkern.canonical import dumps
 from aotkern.digest import Digest
@@ -209,6 +210,31 @@ def test_facts_that_the_elf_does_not_bear_out_are_refused(sample):
     assert "the facts that the manifest states, found resources" in refused(
         forged(lie, [b"".join(objects)], [len(objects)]), verify=True
     )
+
+
+def test_what_was_read_of_one_bundle_is_not_read_again_and_hides_nothing_in_another(sample, monkeypatch):
+    build = sample.build(GFX942)
+    bundle = sample.bundle(GFX942)
+    read, known = [], {}
+    original = codeobject.read
+    monkeypatch.setattr(codeobject, "read", lambda data, where: read.append(where) or original(data, where))
+    bundle.verify(known)
+    assert len(read) == len(build.objects) == len(known)
+    bundle.verify(known)
+    assert len(read) == len(build.objects)
+    bundle.verify()
+    assert len(read) == 2 * len(build.objects)
+    # A manifest that lies about a code object that is known is refused all the same,
+    entry = build.manifest.objects[0]
+    facts = {**entry.facts, "resources": {**entry.facts["resources"], "vgprs": 1}}
+    lie = replace(build.manifest, objects=(replace(entry, facts=facts), *build.manifest.objects[1:]))
+    objects = [build.objects[other.digest] for other in lie.objects]
+    with pytest.raises(IntegrityError, match="the facts that the manifest states, found resources"):
+        Bundle.decode(forged(lie, objects, [1] * len(objects)), "b.aotk").verify(known)
+    # and so are bytes that are not what their known digest says.
+    other = [bytes([*data[:-1], data[-1] ^ 1]) for data in objects]
+    with pytest.raises(IntegrityError, match="expected sha256"):
+        Bundle.decode(forged(build.manifest, other, [1] * len(other)), "b.aotk").verify(known)
 
 
 def test_an_object_that_is_no_elf_is_refused(sample):

@@ -43,7 +43,7 @@ def test_every_file_is_a_kind():
 
 
 def test_an_unknown_kind_is_refused():
-    with pytest.raises(InputError, match="schema: expected one of audit, build"):
+    with pytest.raises(InputError, match="schema: expected one of audit, bench"):
         schemas.load("../../x")
 
 

@@ -21,6 +21,8 @@ from aotkern.audit.sides import Side, mnemonics
 from aotkern.build import sources
 from aotkern.build.builder import Request, Step
 from aotkern.bundle import Bundle
+from aotkern.codeobject import CodeObject
+from aotkern.digest import Digest
 from aotkern.errors import AotkernError, InputError, IntegrityError, MissingToolError
 from aotkern.target import Backend
 
@@ -141,7 +143,8 @@ def _verify(path: Path) -> Report:
 
 
 def _identity(step: IdentityStep) -> Report:
-    return identity.compare(Side.either(step.baseline), Side.either(step.bundle), step.only)
+    known: dict[Digest, CodeObject] = {}
+    return identity.compare(Side.either(step.baseline, known), Side.either(step.bundle, known), step.only)
 
 
 def _resources(step: ResourcesStep) -> Report:

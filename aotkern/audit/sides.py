@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from aotkern.bundle import MAGIC, Bundle
 from aotkern.codeobject import section_bytes
-from aotkern.codeobject.facts import Role
+from aotkern.codeobject.facts import CodeObject, Role
 from aotkern.digest import Digest
 from aotkern.errors import InputError
 from aotkern.manifest import Manifest
@@ -34,20 +34,24 @@ class Side:
     read: Callable[[Digest], bytes] | None = None
 
     @classmethod
-    def bundle(cls, path: Path) -> Side:
+    def bundle(cls, path: Path, known: dict[Digest, CodeObject] | None = None) -> Side:
         """A bundle of which everything is verified.
+
+        Args:
+            path: The file.
+            known: What was read from code objects before, by digest; the sides of one comparison share it.
 
         Raises:
             InputError: The file cannot be read.
             IntegrityError: It does not verify.
         """
         bundle = Bundle.open(path)
-        bundle.verify()
+        bundle.verify(known)
         return cls(str(path), bundle.manifest, bundle.object)
 
     @classmethod
-    def either(cls, path: Path) -> Side:
-        """A bundle or a manifest; errors as for `bundle`."""
+    def either(cls, path: Path, known: dict[Digest, CodeObject] | None = None) -> Side:
+        """A bundle or a manifest; arguments and errors as for `bundle`."""
         try:
             with path.open("rb") as file:
                 head = file.read(len(MAGIC))
@@ -55,7 +59,7 @@ class Side:
         except OSError as error:
             raise InputError.one(str(path), "a bundle or a manifest", error.strerror or str(error)) from error
         if head == MAGIC:
-            return cls.bundle(path)
+            return cls.bundle(path, known)
         manifest = Manifest.parse(data, str(path))
         manifest.check(str(path), data)
         return cls(str(path), manifest)

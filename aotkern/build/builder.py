@@ -6,8 +6,9 @@ target with a variant that failed gets no bundle: a bundle holds everything that
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from aotkern.build import environment
 from aotkern.build.executor import EXECUTORS
 from aotkern.build.pool import Setting
 from aotkern.build.registry import Source
-from aotkern.build.store import Store
+from aotkern.build.store import Entry, Store
 from aotkern.bundle import SUFFIX, Bundle, write
+from aotkern.canonical import dumps
 from aotkern.digest import Digest
 from aotkern.errors import BuildError, InputError, ProblemsError
 from aotkern.manifest import KernelEntry, Launch, Manifest, ObjectEntry, Options, VariantEntry
@@ -44,6 +46,9 @@ class Request:
         store: Folder of the local store, or None to compile everything anew.
         reverse: Compile in reverse order; the result must not depend on it, and an audit asks for it.
         overrides: Variables of the workers that an audit changes, to show that the result does not depend on them.
+        before: Bundles that this build would replace, if they are there: a hint that little may have changed. What they
+            hold is read from the store while a first worker starts, and further workers wait for something to compile.
+            A wrong hint costs time and changes nothing else.
         executor: Where to compile; a name of `executor.EXECUTORS`.
         scheduler: Address of the executor's scheduler, if it has one.
     """
@@ -59,6 +64,7 @@ class Request:
     store: Path | None = None
     reverse: bool = False
     overrides: Mapping[str, str] = field(default_factory=dict)
+    before: tuple[Path, ...] = ()
     executor: str = "local"
     scheduler: str = ""
 
@@ -150,14 +156,21 @@ def compile_targets(request: Request, progress: Callable[[Step], None] = lambda 
     )
     store = Store(request.store) if request.store else None
     memo = request.store / "toolchain" if request.store else None
+    before = [path for path in request.before if store and path.exists()]
     result = Compilation()
-    with EXECUTORS[request.executor](setting, request.jobs, request.scheduler) as executor:
-        plan = executor.plan([str(target) for target in request.targets], request.only, request.limit, memo)
+    with EXECUTORS[request.executor](setting, request.jobs, 1 if before else None, request.scheduler) as executor:
+        ahead = _ahead(store, before) if store else {}
+        targets = [str(target) for target in request.targets]
+        plan, toolchain = executor.plan(targets, request.only, request.limit, memo)
         result.notes = tuple(plan["notes"])
-        work = _Work(plan, store, result, progress)
-        missing = work.reuse()
+        work = _Work(plan, setting.settings, store, result, progress)
+        if store:
+            work.identify(toolchain())
+        missing = work.reuse(ahead)
         executor.compile(missing[::-1] if request.reverse else missing, request.seconds, work.done, work.failed)
-    result.targets = work.assemble(request.targets, setting.settings)
+        if not store:
+            work.identify(toolchain())
+    result.targets = work.assemble(request.targets)
     if store:
         store.trim()
         result.store_problem = store.problem
@@ -165,26 +178,53 @@ def compile_targets(request: Request, progress: Callable[[Step], None] = lambda 
     return result
 
 
+def _ahead(store: Store, before: Sequence[Path]) -> dict[Digest, Entry]:
+    """Entries of the store that earlier bundles were made of."""
+    found: dict[Digest, Entry] = {}
+    for path in before:
+        with contextlib.suppress(ProblemsError):  # damaged or older: nothing is read ahead
+            for variant in Bundle.open(path).manifest.variants:
+                if variant.content not in found and (entry := store.get(variant.content)):
+                    found[variant.content] = entry
+    return found
+
+
 class _Work:
     """The variants of a plan on their way from "planned" to "has a code object"."""
 
     def __init__(
-        self, plan: dict[str, Any], store: Store | None, result: Compilation, progress: Callable[[Step], None]
+        self,
+        plan: dict[str, Any],
+        settings: Mapping[str, str],
+        store: Store | None,
+        result: Compilation,
+        progress: Callable[[Step], None],
     ) -> None:
-        self._plan, self._store, self._result, self._progress = plan, store, result, progress
-        self._content = {key: Digest.parse(content) for key, content, _ in plan["variants"]}
-        options = [{name: Constant(text) for name, text in row.items()} for row in plan["options"]]
-        self._options = {key: options[place] for key, _, place in plan["variants"]}
+        self._plan, self._settings, self._store, self._result, self._progress = plan, settings, store, result, progress
+        self._toolchain: dict[str, str] = {}
+        self._content: dict[str, Digest] = {}
         self._facts: dict[str, dict[str, Any]] = {}
         self._data: dict[Digest, bytes] = {}
         for key, reason in plan["failures"]:
             self.failed(BuildError(key, reason))
 
-    def reuse(self) -> list[str]:
-        """Take what the store has; return the keys that are left to compile."""
+    def identify(self, toolchain: dict[str, str]) -> None:
+        """Say what compiles; with that each variant has its content digest."""
+        self._toolchain = toolchain
+        sources = {name: dumps(source) for name, _, source in self._plan["kernels"]}
+        options = [dumps(known) for known in self._plan["options"]]
+        fixed = f"{dumps(dict(self._settings))},{dumps(toolchain)}"
+        for key, place in self._plan["variants"]:
+            # The canonical text of [source, key, options, settings, toolchain], of which most parts recur.
+            text = f"[{sources[key.partition('[')[0]]},{dumps(key)},{options[place]},{fixed}]"
+            self._content[key] = Digest.of(text.encode())
+
+    def reuse(self, ahead: Mapping[Digest, Entry]) -> list[str]:
+        """Take what was read ahead or the store has; return the keys that are left to compile."""
         missing: list[str] = []
-        for key, content in self._content.items():
-            entry = self._store.get(content) if self._store else None
+        for key, _ in self._plan["variants"]:
+            content = self._content.get(key)
+            entry = (ahead.get(content) or self._store.get(content)) if self._store and content else None
             if entry is None:
                 missing.append(key)
                 continue
@@ -212,10 +252,10 @@ class _Work:
         self._tell(key, seconds)
 
     def _tell(self, key: str, seconds: float, error: str = "") -> None:
-        total = len(self._content) + len(self._plan["failures"])
+        total = len(self._plan["variants"]) + len(self._plan["failures"])
         self._progress(Step(len(self._facts) + len(self._result.failures), total, key, seconds, error))
 
-    def assemble(self, targets: tuple[Target, ...], settings: Mapping[str, str]) -> dict[Target, TargetBuild]:
+    def assemble(self, targets: tuple[Target, ...]) -> dict[Target, TargetBuild]:
         """The manifest of each target whose variants all have code objects."""
         broken = {error.key.partition("[")[2].partition("]")[0] for error in self._result.failures}
         kernels = [
@@ -231,8 +271,8 @@ class _Work:
             objects, variants = self._entries(mine)
             manifest = Manifest.make(
                 target,
-                self._plan["toolchain"],
-                settings,
+                self._toolchain,
+                self._settings,
                 [kernel for kernel in kernels if kernel.name in names],
                 objects,
                 variants,
@@ -243,13 +283,20 @@ class _Work:
     def _entries(self, keys: list[str]) -> tuple[dict[Digest, ObjectEntry], list[tuple[VariantEntry, Options]]]:
         objects: dict[Digest, ObjectEntry] = {}
         variants: list[tuple[VariantEntry, Options]] = []
+        known = [{name: Constant(text) for name, text in row.items()} for row in self._plan["options"]]
+        options = {key: known[place] for key, place in self._plan["variants"]}
         for key in keys:
             facts = self._facts[key]
             digest = Digest.parse(facts["digest"])
             objects.setdefault(digest, ObjectEntry(digest, facts["size"], facts["code"]))
             entry = VariantEntry(key, self._content[key], digest, Launch(**facts["launch"]), "")
-            variants.append((entry, self._options[key]))
+            variants.append((entry, options[key]))
         return objects, variants
+
+
+def place(out: Path, name: str, target: Target) -> Path:
+    """Where the bundle of a target goes."""
+    return out / f"{name}.{target.slug}{SUFFIX}"
 
 
 def publish(build: TargetBuild, out: Path, name: str, provenance: Mapping[str, str]) -> Published:
@@ -259,10 +306,10 @@ def publish(build: TargetBuild, out: Path, name: str, provenance: Mapping[str, s
         InputError: `out` cannot be written.
         IntegrityError: What would be written does not verify.
     """
-    path = out / f"{name}.{build.manifest.target.slug}{SUFFIX}"
+    path = place(out, name, build.manifest.target)
     try:
         there = Bundle.open(path)
-        if there.manifest.digest == build.manifest.digest and there.provenance == provenance:
+        if Digest.of(there.manifest_bytes()) == build.manifest.digest and there.provenance == provenance:
             return Published(path, there.digest, len(there.data), changed=False)
     except ProblemsError:
         pass  # absent, older or damaged: it is replaced

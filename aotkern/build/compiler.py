@@ -68,11 +68,34 @@ def compile_variant(kernel: LoadedKernel, key: VariantKey) -> Compiled:
     Raises:
         BuildError: It does not compile, exceeds a limit of the device, or came out other than asked.
     """
+    effective_options(key)
+    try:
+        compiled = _compiled(kernel, key)
+    except Exception as error:  # the compiler raises whatever it likes; each of them is this variant's failure
+        raise BuildError(str(key), f"{type(error).__name__}: {error}") from error
+    data = _binary(compiled)
+    launch = _launch(compiled.metadata)
+    _check_limits(key, launch)
+    return Compiled(data, _checked(key, data, compiled.metadata), launch)
+
+
+def plain(kernel: LoadedKernel, key: VariantKey) -> bytes:
+    """What Triton makes of one variant, unchecked: the yardstick of a benchmark.
+
+    Raises:
+        BuildError: It does not compile.
+    """
+    try:
+        return _binary(_compiled(kernel, key))
+    except Exception as error:  # as above
+        raise BuildError(str(key), f"{type(error).__name__}: {error}") from error
+
+
+def _compiled(kernel: LoadedKernel, key: VariantKey) -> Any:
     import triton  # noqa: PLC0415
     from triton.compiler import ASTSource  # noqa: PLC0415
     from triton.compiler.compiler import make_backend  # noqa: PLC0415
 
-    effective_options(key)
     target = triton_target(key.target)
     backend = make_backend(target)
     leaves = [(path, leaf) for i, (_, spec) in enumerate(key.arguments) for path, leaf in flatten(spec, (i,))]
@@ -82,14 +105,12 @@ def compile_variant(kernel: LoadedKernel, key: VariantKey) -> Compiled:
         constexprs={p: _value(leaf.constant.value, kernel) for p, leaf in leaves if isinstance(leaf, Fixed)},
         attrs={p: backend.parse_attr(leaf.attributes) for p, leaf in leaves if isinstance(leaf, Runtime)},
     )
-    try:
-        compiled = triton.compile(source, target, {name: constant.value for name, constant in key.options})
-    except Exception as error:  # the compiler raises whatever it likes; each of them is this variant's failure
-        raise BuildError(str(key), f"{type(error).__name__}: {error}") from error
-    data: bytes = compiled.asm[backend.binary_ext]
-    launch = _launch(compiled.metadata)
-    _check_limits(key, launch)
-    return Compiled(data, _checked(key, data, compiled.metadata), launch)
+    return triton.compile(source, target, {name: constant.value for name, constant in key.options})
+
+
+def _binary(compiled: Any) -> bytes:
+    data: bytes = compiled.asm["hsaco" if "hsaco" in compiled.asm else "cubin"]
+    return data
 
 
 def _signature(spec: ArgumentSpec) -> Any:

@@ -49,42 +49,46 @@ class DaskExecutor:
     """An executor on the cluster of a Dask scheduler; see `executor`.
 
     Args:
-        setting: How workers are started; of its `inherited` only the planning worker on this machine gets something.
+        setting: How workers are started; of its `inherited` only the planning workers on this machine get something.
+        ready: How many planning workers are started at once; see `pool.Pool`.
         scheduler: Address of the scheduler, as Dask writes it: `tcp://host:8786`, or `tls://...` with the certificates
             of Dask's own configuration.
     """
 
-    def __init__(self, setting: Setting, scheduler: str) -> None:
+    def __init__(self, setting: Setting, ready: int | None, scheduler: str) -> None:
         self._setting, self._scheduler = setting, scheduler
+        self._pool = Pool(setting, 2, ready)
+        self._planning = contextlib.ExitStack()
         self._client: Any = None
-        self._job: Job | None = None
+        self._job: Callable[[], Job] | None = None
 
     def __enter__(self) -> DaskExecutor:
-        self._client = _connected(self._scheduler)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._pool)  # whose workers start while the scheduler is asked
+            self._client = _connected(self._scheduler)
+            self._planning = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._planning.close()
         self._client.close(CONNECT_SECONDS)
 
-    def plan(self, targets: Sequence[str], only: Sequence[str], limit: int, memo: Path | None) -> dict[str, Any]:
-        """Plan on this machine, by one worker that ends with it, and pack what a cluster needs.
+    def plan(
+        self, targets: Sequence[str], only: Sequence[str], limit: int, memo: Path | None
+    ) -> tuple[dict[str, Any], Callable[[], dict[str, str]]]:
+        """Plan on this machine, as `pool.Pool.plan` does, and pack what a cluster needs.
 
         Raises:
             AotkernError: The sources or their declarations are wrong or too large to send, or Triton is missing.
         """
-        with Pool(self._setting, 1) as pool:
-            plan = pool.plan(targets, only, limit, memo)
-        self._job = Job(
-            shipping.packed(self._setting.sources),
-            dict(self._setting.settings),
-            dict(self._setting.overrides),
-            str(toolchain.own()),
-            plan["toolchain"],
-            {name: source for name, _, source in plan["kernels"]},
-        )
-        return plan
+        plan, described = self._pool.plan(targets, only, limit, memo)
+        shipment, own = shipping.packed(self._setting.sources), str(toolchain.own())
+        kernels = {name: source for name, _, source in plan["kernels"]}
+        settings, overrides = dict(self._setting.settings), dict(self._setting.overrides)
+        self._job = lambda: Job(shipment, settings, overrides, own, described(), kernels)
+        return plan, described
 
     def compile(
         self,
@@ -93,14 +97,17 @@ class DaskExecutor:
         done: Callable[[str, dict[str, Any], bytes], None],
         failed: Callable[[BuildError], None],
     ) -> None:
-        """Compile these variants on the cluster; see `executor.Executor.compile`.
+        """Compile these variants on the cluster; see `executor.Executor.compile`. The planning workers end here.
 
         Raises:
             RemoteError: The scheduler was lost, or no worker of the cluster can compile for this build.
+            AotkernError: The toolchain could not be described.
         """
         if self._job is None:
             raise InputError.one("compile", "a plan first", "none")
-        run = _Run(self._client, self._scheduler, self._job, seconds, done, failed)
+        job = self._job()  # which waits for the toolchain's digest: no machine compiles that was not held against it
+        self._planning.close()
+        run = _Run(self._client, self._scheduler, job, seconds, done, failed)
         try:
             run.all(keys)
         except BaseException:

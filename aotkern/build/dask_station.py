@@ -99,20 +99,21 @@ class Station:
     def __reduce__(self) -> tuple[type[Station], tuple[Job]]:
         return type(self), (self._job,)
 
-    def compile(self, key: str, seconds: float, worker: str, folder: Path) -> Outcome:
+    def compile(self, key: str, seconds: float, worker: str, threads: int, folder: Path) -> Outcome:
         """Compile one variant; see `compile_variant`.
 
         Args:
             key: Text of the variant's key.
             seconds: Longest time for it.
             worker: Address of the Dask worker.
+            threads: How many tasks it runs at a time.
             folder: Its folder for temporary files, which it clears when it ends.
 
         Raises:
             ProcessDiedError: The aotkern worker process died.
         """
         try:
-            answer, data = self._open(folder).compile_one(key, seconds)
+            answer, data = self._open(threads, folder).compile_one(key, seconds)
         except _Refusal as refusal:
             self._refused = str(refusal)
             return Outcome(worker, refused=str(refusal))
@@ -124,7 +125,7 @@ class Station:
             raise ProcessDiedError(str(error)) from None
         return Outcome(worker, answer, data)
 
-    def _open(self, folder: Path) -> Pool:
+    def _open(self, threads: int, folder: Path) -> Pool:
         """The pool; its first user checks aotkern and unpacks the sources."""
         with self._lock:
             if self._refused:
@@ -137,7 +138,7 @@ class Station:
                 setting = Setting(sources, self._job.settings, dict(os.environ), self._job.overrides, paths)
                 # The memo outlives the station. And no reference to the station itself, which would keep it alive.
                 admit = functools.partial(_admit, self._job, folder / "aotkern.toolchain")
-                self._pool = Pool(setting, 0, Path(place.name), admit)
+                self._pool = Pool(setting, threads, 0, Path(place.name), admit)
                 weakref.finalize(self, _close, self._pool, place)
             return self._pool
 
@@ -167,7 +168,7 @@ def compile_variant(key: str, station: Station, seconds: float) -> Outcome:
     from distributed import get_worker  # noqa: PLC0415 - the extra `dask`
 
     worker = get_worker()
-    return station.compile(key, seconds, worker.address, Path(worker.local_directory))
+    return station.compile(key, seconds, worker.address, worker.state.nthreads, Path(worker.local_directory))
 
 
 def own_digest() -> str:

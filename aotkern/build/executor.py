@@ -28,8 +28,10 @@ class Executor(Protocol):
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def plan(self, targets: Sequence[str], only: Sequence[str], limit: int, memo: Path | None) -> dict[str, Any]:
-        """What there is to build; see `worker.Worker.plan`."""
+    def plan(
+        self, targets: Sequence[str], only: Sequence[str], limit: int, memo: Path | None
+    ) -> tuple[dict[str, Any], Callable[[], dict[str, str]]]:
+        """What there is to build (see `worker.Worker.plan`), and a function that waits for what compiles it."""
         ...
 
     def compile(self, keys: Sequence[str], seconds: float, done: Done, failed: Failed) -> None:
@@ -37,8 +39,9 @@ class Executor(Protocol):
         ...
 
 
-EXECUTORS: Mapping[str, Callable[[Setting, int, str], Executor]] = {
-    "local": lambda setting, jobs, _: Pool(setting, jobs),
-    "dask": lambda setting, _, scheduler: DaskExecutor(setting, scheduler),
+EXECUTORS: Mapping[str, Callable[[Setting, int, int | None, str], Executor]] = {
+    "local": lambda setting, jobs, ready, _: Pool(setting, jobs, ready),
+    "dask": lambda setting, _, ready, scheduler: DaskExecutor(setting, ready, scheduler),
 }
-"""Each executor by name, made from the setting of workers, the number of local jobs, and a scheduler's address."""
+"""Each executor by name, made from the setting of workers, the number of local jobs and how many workers are started
+at once (see `pool.Pool`), and a scheduler's address."""

@@ -180,34 +180,41 @@ class Pool:
     """Workers for one build; use it in a `with` statement, which ends them and removes their folders.
 
     Args:
-        setting: How workers are started.
-        jobs: How many are started at once, and how many variants `compile` compiles at a time.
-        folder: Where the workers' folders are made; None for the system's place.
-        admit: Asked about each worker that is started later, before its first task; what it raises ends that worker.
+        setting: How they are started.
+        jobs: Most workers at a time.
+        ready: How many are started at once; the others when there is work for them.
+        folder: Where their folders are made; None for the system's place.
+        admit: Asked about each worker that is not started at once, before its first task; what it raises ends that
+            worker and comes to who wanted it.
     """
 
     def __init__(
         self,
         setting: Setting,
         jobs: int,
+        ready: int | None = None,
         folder: Path | None = None,
         admit: Callable[[WorkerProcess], None] = lambda _: None,
     ) -> None:
-        self._setting, self._jobs, self._admit = setting, jobs, admit
+        self._setting, self._jobs, self._ready = setting, jobs, jobs if ready is None else min(ready, jobs)
+        self._admit = admit
         self._root = Path(tempfile.mkdtemp(prefix="aotkern-", dir=folder))
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._workers: list[WorkerProcess] = []
         self._idle: list[WorkerProcess] = []
+        self._alive = 0
         self._stopped = False
+        self._aside = ThreadPoolExecutor(1)
 
     def __enter__(self) -> Pool:
-        self._idle = [self._start() for _ in range(self._jobs)]
+        self._idle = [self._start() for _ in range(self._ready)]
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stopped = True
+        self._stop()
+        self._aside.shutdown()  # before the pipes are closed that it may be reading
         for worker in self._workers:
             worker.close()
         shutil.rmtree(self._root, ignore_errors=True)
@@ -215,54 +222,83 @@ class Pool:
     def _start(self) -> WorkerProcess:
         worker = WorkerProcess(self._setting, self._root / str(len(self._workers)))
         self._workers.append(worker)
+        self._alive += 1
         if self._stopped:
             worker.kill()
         return worker
 
     def _take(self) -> WorkerProcess:
-        with self._lock:
+        """A worker that is free; a new one where there are fewer than there may be; else wait for one."""
+        with self._changed:
+            while not (self._idle or self._alive < self._jobs or self._stopped):
+                self._changed.wait()
             if self._idle:
                 return self._idle.pop()
             worker = self._start()
         try:
             self._admit(worker)
         except BaseException:
-            worker.close()
+            self._lose(worker)
             raise
         return worker
 
     def _give(self, worker: WorkerProcess) -> None:
-        with self._lock:
+        with self._changed:
             self._idle.append(worker)
+            self._changed.notify()
+
+    def _lose(self, worker: WorkerProcess) -> None:
+        """A worker has died; another may take its place."""
+        worker.close()
+        with self._changed:
+            self._alive -= 1
+            self._changed.notify()
 
     def _stop(self) -> None:
         """End every worker now, so that no thread waits for a compile whose result nobody wants."""
         self._stopped = True
-        with self._lock:
+        with self._changed:
             for worker in self._workers:
                 worker.kill()
+            self._changed.notify_all()
 
-    def plan(self, targets: Sequence[str], only: Sequence[str], limit: int, memo: Path | None) -> dict[str, Any]:
-        """What there is to build; see `worker.Worker.plan`.
+    def plan(
+        self, targets: Sequence[str], only: Sequence[str], limit: int, memo: Path | None
+    ) -> tuple[dict[str, Any], Callable[[], dict[str, str]]]:
+        """What there is to build (see `worker.Worker.plan`), and a function that waits for what compiles it.
+
+        Hashing the toolchain takes about as long as starting a worker: where a second one is ready, it does that while
+        the first one plans and begins to compile.
 
         Raises:
-            AotkernError: The sources or their declarations are wrong, or Triton is missing.
+            AotkernError: The sources or their declarations are wrong, or Triton is missing; the function may raise it.
         """
-        request = {
-            "do": "plan",
-            "targets": list(targets),
-            "only": list(only),
-            "limit": limit,
-            "environment": dict(self._setting.settings),
-            "memo": str(memo) if memo else None,
-        }
+        request = {"do": "plan", "targets": list(targets), "only": list(only), "limit": limit}
+        describe = {"do": "describe", "memo": str(memo) if memo else None}
+        first = self._take()
+        if not self._idle:
+            plan = self._asked(first, request)
+            tools = self._asked(first, describe)
+            self._give(first)
+            return plan, lambda: tools
+        second = self._take()
+
+        def aside() -> dict[str, str]:
+            answer = self._asked(second, describe)
+            self._give(second)
+            return answer
+
+        told = self._aside.submit(aside)
+        plan = self._asked(first, request)
+        self._give(first)
+        return plan, told.result
+
+    @staticmethod
+    def _asked(worker: WorkerProcess, request: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            worker = self._take()
-            answer = worker.ask(request, _STARTUP_SECONDS)
+            return worker.ask(request, _STARTUP_SECONDS)
         except (EOFError, TimeoutError) as error:
             raise BuildError("kernel sources", str(error)) from error
-        self._give(worker)
-        return answer
 
     def compile(
         self,
@@ -315,7 +351,7 @@ class Pool:
             answer = worker.ask({"do": "compile", "text": key, "name": "object"}, seconds)
             data = (worker.scratch / "object").read_bytes()
         except (EOFError, TimeoutError):
-            worker.close()
+            self._lose(worker)
             raise
         except AotkernError as error:
             self._give(worker)

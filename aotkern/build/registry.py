@@ -154,6 +154,8 @@ def _import_package(name: str, path: Path) -> ModuleType:
 
 def _import_file(path: Path) -> ModuleType:
     """Import one file; inside a package, as the module of that package that it is."""
+    if path.suffix != ".py":
+        raise InputError.one(str(path), "a Python file, whose name ends in .py", path.name)
     root, names = path.parent, [path.stem]
     while (root / "__init__.py").is_file():
         names.insert(0, root.name)

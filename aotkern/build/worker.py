@@ -14,14 +14,12 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
 from aotkern import tritons
 from aotkern.build import compiler, lint, registry, toolchain, traced
-from aotkern.canonical import dumps
 from aotkern.digest import Digest
 from aotkern.errors import AotkernError, BuildError, InputError, MissingToolError, Problem, ProblemsError
 from aotkern.spec import VariantKey, expand
@@ -29,6 +27,26 @@ from aotkern.spec.select import selected
 from aotkern.target import Target
 
 _WATCH_SECONDS = 1.0
+
+
+class _Options:
+    """The options that take effect, each different set once; the back end is asked once for each set asked for."""
+
+    def __init__(self) -> None:
+        self.known: list[dict[str, str]] = []
+        self._places: dict[object, int] = {}
+
+    def place(self, key: VariantKey) -> int:
+        """Where a variant's options stand in `known`.
+
+        Raises:
+            BuildError: They are wrong.
+        """
+        asked = (key.target, key.options)
+        if asked not in self._places:
+            self.known.append({name: constant.text for name, constant in compiler.effective_options(key).items()})
+            self._places[asked] = len(self.known) - 1
+        return self._places[asked]
 
 
 class Worker:
@@ -56,23 +74,23 @@ class Worker:
         kernels = (*registry.load(declared), *(kernel for row in traces for kernel in traced.load(row)))
         self.kernels = {kernel.declaration.name: kernel for kernel in kernels}
 
-    def plan(
-        self, targets: list[str], only: list[str], limit: int, environment: Mapping[str, str], memo: str | None
-    ) -> dict[str, Any]:
-        """Toolchain, kernels, notes, and the variants of all targets with content digests and effective options.
+    def describe(self, memo: str | None) -> dict[str, str]:
+        """What compiles here; see `toolchain.describe`."""
+        return toolchain.describe(Path(memo) if memo else None)
 
-        Many variants have the same options: those are listed once, and a variant has their place in the list.
-        """
-        tools = toolchain.describe(Path(memo) if memo else None)
-        fixed = [dict(environment), tools]
+    def plan(self, targets: list[str], only: list[str], limit: int) -> dict[str, Any]:
+        """Kernels, notes, and for each target its variants, each with the place of its options in a list of them."""
+        import triton  # noqa: PLC0415
+
+        version = str(triton.__version__)
         problems: list[Problem] = []
+        options = _Options()
         variants: list[list[Any]] = []
-        options: list[dict[str, str]] = []
         failures: list[list[str]] = []
         for target in map(Target.parse, targets):
-            if not tritons.tested(tools["triton"], target.backend):
+            if not tritons.tested(version, target.backend):
                 expected = f"a version of Triton that was tested for it: {tritons.for_people()}"
-                problems.append(Problem(f"target {target}", expected, f"Triton {tools['triton']}"))
+                problems.append(Problem(f"target {target}", expected, f"Triton {version}"))
                 continue
             for kernel in self.kernels.values():
                 try:
@@ -83,8 +101,11 @@ class Worker:
                     problems.extend(error.problems)
                     continue
                 chosen = tuple(key for key in keys if selected(str(key), only))
-                for row in self._rows(kernel, chosen, fixed, options):
-                    (failures if len(row) == 2 else variants).append(row)
+                for key in chosen:
+                    try:
+                        variants.append([str(key), options.place(key)])
+                    except BuildError as error:
+                        failures.append([error.key, error.reason])
         if problems:
             raise InputError(problems)
         kernels = [
@@ -93,38 +114,17 @@ class Worker:
         ]
         notes = [note for kernel in self.kernels.values() for note in lint.notes(kernel)]
         return {
-            "toolchain": tools,
             "kernels": kernels,
-            "options": options,
+            "options": options.known,
             "variants": variants,
             "failures": failures,
             "notes": notes,
         }
 
     def identify(self, memo: str) -> dict[str, Any]:
-        """What would compile here, and which kernels: toolchain, and the source digest of each kernel by name."""
+        """What compiles here, and which kernels: toolchain, and the source digest of each kernel by name."""
         kernels = {kernel.declaration.name: str(kernel.source) for kernel in self.kernels.values()}
-        return {"toolchain": toolchain.describe(Path(memo)), "kernels": kernels}
-
-    def _rows(
-        self,
-        kernel: registry.LoadedKernel,
-        keys: tuple[VariantKey, ...],
-        fixed: list[Any],
-        options: list[dict[str, str]],
-    ) -> Iterator[list[Any]]:
-        """`[key, content digest, place of its options]` of each variant, or `[key, reason]` for wrong options."""
-        known: dict[object, int] = {}
-        for key in keys:
-            if key.options not in known:
-                try:
-                    options.append({name: v.text for name, v in compiler.effective_options(key).items()})
-                except BuildError as error:
-                    yield [error.key, error.reason]
-                    continue
-                known[key.options] = len(options) - 1
-            content = dumps([str(kernel.source), str(key), options[known[key.options]], *fixed])
-            yield [str(key), str(Digest.of(content.encode())), known[key.options]]
+        return {"toolchain": self.describe(memo), "kernels": kernels}
 
     def compile(self, text: str, name: str) -> dict[str, Any]:
         """Compile one variant; its code object is left in the scratch folder under `name`."""

@@ -23,8 +23,11 @@ from aotkern.build import builder, revision, sources
 from aotkern.build.registry import Source
 from aotkern.cli import common, progress
 from aotkern.cli import reports as files
+from aotkern.codeobject import CodeObject
+from aotkern.digest import Digest
 from aotkern.errors import InputError
 from aotkern.report import machine, text
+from aotkern.report.plain import document as headed
 from aotkern.target import Target
 
 
@@ -68,13 +71,14 @@ def identity(
     started = time.perf_counter()
     with progress.shown("compiling", quiet=as_json) as tell:
         # What costs nothing comes first: a baseline that cannot be read should not cost a build.
-        read = [Side.either(Path(baseline))] if baseline else []
+        known: dict[Digest, CodeObject] = {}
+        read = [Side.either(Path(baseline), known)] if baseline else []
         before = read or _built_at(request, str(baseline_ref), tell)
-        today = [Side.either(Path(bundle))] if bundle else _built(request, "today's sources", tell)
+        today = [Side.either(Path(bundle), known)] if bundle else _built(request, "today's sources", tell)
     compared = [_paired(target, before, today, only) for target in parsed]
     seconds = (time.perf_counter() - started) / len(compared)
     verdict = Verdict.worst([report.verdict for report in compared])
-    document = machine.document("audit", verdict, reports=[machine.identity(report) for report in compared])
+    document = headed("audit", verdict, reports=[machine.identity(report) for report in compared])
     place = files.place(kernels, baseline or bundle or "")
     steps = tuple(StepResult.of(identity_audit.AUDIT, report.target, report, seconds, place) for report in compared)
     files.write(reports, GateReport("audit identity", steps))
@@ -174,7 +178,7 @@ def resources(
         steps.append(StepResult.of(resources_audit.AUDIT, name, audited[-1], seconds, baseline or name))
     files.write(reports, GateReport("audit resources", tuple(steps)))
     verdict = Verdict.worst([report.verdict for report in audited])
-    document = machine.document("audit", verdict, reports=[machine.resources(report) for report in audited])
+    document = headed("audit", verdict, reports=[machine.resources(report) for report in audited])
     closing = f"resources: {verdict}"
     common.finish(
         verdict, as_json=as_json, document=document, text="\n\n".join([*map(text.resources, audited), closing])

@@ -14,7 +14,7 @@ from aotkern.build import builder, sources
 from aotkern.build.executor import EXECUTORS
 from aotkern.cli import common, from_trace, progress
 from aotkern.errors import InputError, Problem
-from aotkern.report import machine, text
+from aotkern.report import built
 from aotkern.spec import VariantKey
 from aotkern.spec.expand import DEFAULT_LIMIT
 from aotkern.target import Target
@@ -121,6 +121,9 @@ def build(
             if traces
             else from_trace.declared(kernels)
         )
+        label = name or task.label
+        if Path(label).name != label:
+            raise InputError.one("--name", "a file name without a folder", repr(label))
         request = builder.Request(
             sources=task.sources,
             targets=wanted,
@@ -131,12 +134,10 @@ def build(
             limit=max_variants,
             line_info=line_info,
             store=None if no_cache else common.cache_folder(),
+            before=tuple(builder.place(out, label, target) for target in wanted),
             executor=executor,
             scheduler=scheduler,
         )
-        label = name or task.label
-        if Path(label).name != label:
-            raise InputError.one("--name", "a file name without a folder", repr(label))
         with progress.shown("compiling", quiet=as_json) as tell:
             compilation = builder.compile_targets(request, tell)
     task.finish(compilation)
@@ -147,8 +148,8 @@ def build(
         target: builder.publish(result, out, label, {**task.provenance(target), **part})
         for target, result in compilation.targets.items()
     }
-    document = machine.build(compilation, published)
-    report = text.build(compilation, published) + (f"\n\n{text.slowest(compilation)}" if slowest else "")
+    document = built.machine(compilation, published)
+    report = built.text(compilation, published) + (f"\n\n{built.slowest(compilation)}" if slowest else "")
     if not compilation.targets and not compilation.failures:
         report = f"nothing was built: no variant is declared for {', '.join(map(str, request.targets))}"
         document["verdict"] = str(Verdict.UNKNOWN)

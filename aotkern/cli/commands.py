@@ -23,6 +23,7 @@ COMMANDS = {
     "lock": ("aotkern.cli.pack:lock", "Pin bundles by digest for a consumer."),
     "push": ("aotkern.cli.transfer:push", "Push bundles to a registry or a store."),
     "pull": ("aotkern.cli.transfer:pull", "Pull the bundle for one target, checked before it gets its name."),
+    "bench": ("aotkern.cli.bench:bench", "Measure aotkern on this machine, kernels and bundles."),
     "cache": ("aotkern.cli.cache:cache", "Show or clear the local store of compiled variants."),
 }
 

@@ -13,6 +13,8 @@ import click
 from aotkern.audit.findings import Verdict
 from aotkern.bundle import Bundle, publish
 from aotkern.cli import common
+from aotkern.codeobject import CodeObject
+from aotkern.digest import Digest
 from aotkern.errors import InputError, IntegrityError, Problem, TrustError
 from aotkern.manifest import Manifest, VariantEntry
 
@@ -218,5 +220,6 @@ def diff(before: str, after: str, as_json: bool) -> NoReturn:
     from aotkern.audit.sides import Side  # noqa: PLC0415
     from aotkern.report import machine, text  # noqa: PLC0415
 
-    report = compare(Side.either(Path(before)), Side.either(Path(after)), same_toolchain=False)
+    known: dict[Digest, CodeObject] = {}
+    report = compare(Side.either(Path(before), known), Side.either(Path(after), known), same_toolchain=False)
     common.finish(report.verdict, as_json=as_json, document=machine.identity(report), text=text.identity(report))

@@ -32,7 +32,7 @@ from aotkern.report.page import (
     Tone,
     VariantRow,
 )
-from aotkern.report.text import amount
+from aotkern.report.plain import amount
 
 _SLOWEST = 20
 """Variants in the list of compile times."""

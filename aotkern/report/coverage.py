@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from aotkern.audit.coverage.proof import CoverageReport
 from aotkern.report.contributions import Contribution, contribution
-from aotkern.report.machine import JSON, audited, document
+from aotkern.report.machine import audited
 from aotkern.report.page import Cell, Grid, Table, Tone
-from aotkern.report.text import counted, table
+from aotkern.report.plain import JSON, counted, document, table
 
 _GAPS = 10
 

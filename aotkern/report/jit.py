@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from aotkern.audit.findings import Verdict
 from aotkern.audit.jit.judge import JitReport, KernelRow, TuningRow
-from aotkern.report.text import counted, table
+from aotkern.report.plain import counted, table
 from aotkern.triton_bridge.watch import NEVER_WATCHED
 
 LINES = 20

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from aotkern.audit.jit.causes import Explained
 from aotkern.audit.jit.judge import JitReport, KernelRow, TuningRow
-from aotkern.report.machine import JSON, audited, document, findings
+from aotkern.report.machine import audited, findings
+from aotkern.report.plain import JSON, document
 from aotkern.triton_bridge.watch import NEVER_WATCHED
 
 

@@ -2,60 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from functools import singledispatch
-from typing import Any
 
 from aotkern.audit.contents import ContentsReport
-from aotkern.audit.findings import Finding, Verdict
+from aotkern.audit.findings import Finding
 from aotkern.audit.gate import GateReport, StepResult
 from aotkern.audit.identity import IdentityReport
 from aotkern.audit.reproducible import ReproducibleReport
 from aotkern.audit.resources import ResourceReport
-from aotkern.build.builder import Compilation, Published
-from aotkern.target import Target
-
-JSON = dict[str, Any]
-
-
-def document(kind: str, verdict: Verdict, **content: Any) -> JSON:
-    """A document of this kind: `schema`, `verdict`, then its content."""
-    return {"schema": f"aotkern.{kind}/1", "verdict": str(verdict), **content}
+from aotkern.report.plain import JSON, document
 
 
 def findings(found: Iterable[Finding]) -> list[JSON]:
     """Findings with all their facts."""
     return [{**asdict(finding), "facts": dict(finding.facts)} for finding in found]
-
-
-def build(compilation: Compilation, published: Mapping[Target, Published]) -> JSON:
-    """The outcome of `aotkern build`."""
-    rows = [
-        {
-            "target": str(target),
-            "file": str(published[target].path),
-            "digest": str(published[target].digest),
-            "bytes": published[target].size,
-            "changed": published[target].changed,
-            "manifest": str(result.manifest.digest),
-            "variants": len(result.manifest.variants),
-            "objects": len(result.objects),
-        }
-        for target, result in compilation.targets.items()
-    ]
-    return document(
-        "build",
-        Verdict.FINDINGS if compilation.failures else Verdict.CLEAN,
-        bundles=rows,
-        failures=[{"key": error.key, "reason": error.reason} for error in compilation.failures],
-        notes=list(compilation.notes),
-        compiled=len(compilation.seconds),
-        reused=compilation.reused,
-        seconds=round(compilation.wall, 3),
-        slowest=[{"key": key, "seconds": round(seconds, 3)} for key, seconds in compilation.slowest],
-        store_problem=compilation.store_problem or None,
-    )
 
 
 def identity(report: IdentityReport) -> JSON:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from aotkern.audit.gate import GateReport
 from aotkern.report import contributions
 from aotkern.report.page import Difference, Page, Section, Tone
-from aotkern.report.text import counted
+from aotkern.report.plain import counted
 
 LIMIT = 65_536
 """Most characters of a comment on GitHub."""

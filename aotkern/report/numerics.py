@@ -7,9 +7,9 @@ from typing import Any
 
 from aotkern.audit.numerics import NumericsReport, Outcome
 from aotkern.report.contributions import Contribution, contribution
-from aotkern.report.machine import audited, document
+from aotkern.report.machine import audited
 from aotkern.report.page import State, Table, Tone, VariantRow
-from aotkern.report.text import counted, limited, table
+from aotkern.report.plain import counted, document, limited, table
 
 NOT_MODELLED = "not modelled: timing, hazards, rounding inside MFMA, the last place of transcendental functions"
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from aotkern.audit.findings import Verdict
 from aotkern.audit.replay.drive import CAPTURE, PHASES, SCORED, WARMUP, ArmResult
 from aotkern.audit.replay.workload import Workload
-from aotkern.report.machine import JSON, document
-from aotkern.report.text import counted, table
+from aotkern.report.plain import JSON, counted, document, table
 
 _REASONS = 3
 

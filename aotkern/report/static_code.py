@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from aotkern.audit.static_code import StaticReport
-from aotkern.report.machine import audited, document, findings
-from aotkern.report.text import limited
+from aotkern.report.machine import audited, findings
+from aotkern.report.plain import document, limited
 
 
 def text(report: StaticReport) -> str:

@@ -9,71 +9,8 @@ from aotkern.audit.gate import GateReport
 from aotkern.audit.identity import Comparison, IdentityReport
 from aotkern.audit.reproducible import ReproducibleReport
 from aotkern.audit.resources import ResourceReport, Usage
-from aotkern.build.builder import Compilation, Published
 from aotkern.manifest import Manifest
-from aotkern.target import Target
-
-_SHOWN = 40
-"""Rows of one list before the rest is counted instead of shown; machine output is always complete."""
-
-
-def table(rows: Sequence[Sequence[object]], right: str = "") -> str:
-    """Columns aligned by their widest cell; `right` has an `r` at the position of each right-aligned column."""
-    cells = [[str(cell) for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))] if cells else []
-    lines = (
-        "  ".join(
-            cell.rjust(width) if right[place : place + 1] == "r" else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    )
-    return "\n".join(lines)
-
-
-def amount(size: float) -> str:
-    """A number of bytes with three digits."""
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}" if unit != "B" else f"{size:.0f} B"
-        size /= 1000
-    return f"{size:.3g} GB"
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 variant`, `2 variants`."""
-    return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
-def build(compilation: Compilation, published: Mapping[Target, Published]) -> str:
-    """What a build made: a row for each target, failures with their reasons, and the time it took."""
-    rows: list[Sequence[object]] = [("target", "variants", "objects", "code", "bundle", "file")]
-    for target, result in compilation.targets.items():
-        place = published[target]
-        code = sum(entry.size for entry in result.manifest.objects)
-        name = str(place.path) + ("" if place.changed else " (unchanged)")
-        rows.append(
-            (target, len(result.manifest.variants), len(result.objects), amount(code), amount(place.size), name)
-        )
-    parts = [table(rows, " rrrr")] if len(rows) > 1 else []
-    if compilation.failures:
-        parts.append(limited([f"failed: {error}" for error in compilation.failures], "failures"))
-    spent = sum(compilation.seconds.values())
-    parts.append(
-        f"{len(compilation.seconds)} compiled, {compilation.reused} from the store, "
-        f"{len(compilation.failures)} failed; {compilation.wall:.1f} s, of which {spent:.1f} s compiling"
-    )
-    notes = list(compilation.notes)
-    if compilation.store_problem:
-        notes.append(f"the local store could not be written ({compilation.store_problem})")
-    parts += [limited([f"note: {note}" for note in notes], "notes")] if notes else []
-    return "\n\n".join(parts)
-
-
-def slowest(compilation: Compilation) -> str:
-    """The variants that took longest to compile."""
-    rows = [(f"{seconds:.2f} s", key) for key, seconds in compilation.slowest]
-    return "slowest variants:\n" + table(rows, "r") if rows else "nothing was compiled"
+from aotkern.report.plain import counted, limited, table
 
 
 def identity(report: IdentityReport) -> str:
@@ -176,9 +113,3 @@ def _span(values: Iterable[int]) -> str:
     numbers = list(values)
     low, high = min(numbers), max(numbers)
     return str(low) if low == high else f"{low}-{high}"
-
-
-def limited(lines: Sequence[str], noun: str) -> str:
-    """Lines up to a bound, and how many more there are."""
-    rest = len(lines) - _SHOWN
-    return "\n".join([*lines[:_SHOWN], *([f"... and {rest} more {noun}; --json lists all"] if rest > 0 else [])])

@@ -14,6 +14,7 @@ from aotkern.errors import InputError
 
 KINDS = (
     "audit",
+    "bench",
     "build",
     "cache",
     "contents",

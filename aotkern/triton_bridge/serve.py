@@ -84,10 +84,11 @@ class Server:
             asked = specialised.read(source, target, options)
         except ProblemsError as error:
             return Refusal(specialised.name_of(source), f"cannot be prebuilt: {error}")
-        kernel = self.shelf.kernel(asked.name, asked.source, asked.target)
-        if isinstance(kernel, Refusal):
-            return kernel
-        found = self.shelf.choose(kernel, asked.arguments, asked.options, _values(kernel, describe.place().bound))
+        kernels = self.shelf.kernels(asked.name, asked.source, asked.target)
+        if isinstance(kernels, Refusal):
+            return kernels
+        values = _values(kernels[0], describe.place().bound)
+        found = self.shelf.choose(kernels, asked.arguments, asked.options, values)
         if isinstance(found, Refusal):
             return found
         made = self._kernel(found, source, target, asked.raw)
@@ -122,15 +123,17 @@ class Server:
         inner = function if hasattr(function, "get_capture_scope") else tuned_function(function)
         gpu = current_target()
         name = f"{specialised.module_of(inner)}.{inner.__qualname__}"
-        kernel = self.shelf.kernel(name, specialised.digest(inner, constants), specialised.target_of(gpu))
-        if isinstance(kernel, Refusal):
-            raise MissError(name, None, (), kernel.reason)
-        for variant in kernel.variants:
+        kernels = self.shelf.kernels(name, specialised.digest(inner, constants), specialised.target_of(gpu))
+        if isinstance(kernels, Refusal):
+            raise MissError(name, None, (), kernels.reason)
+        loading = [Hit(kernel, variant) for kernel in kernels for variant in kernel.variants]
+        for hit in loading:
+            variant = hit.variant
             source = ASTSource(inner, {}, dict(specialised.fixed(variant.key, constants)))
             chosen = {option: value.value for option, value in variant.key.options}
             raw = vars(make_backend(gpu).parse_options(chosen))
-            self._kernel(Hit(kernel, variant), source, gpu, raw)._init_handles()
-        return len(kernel.variants)
+            self._kernel(hit, source, gpu, raw)._init_handles()
+        return len(loading)
 
     def around_prune(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """`Autotuner.prune_configs`: asked once for each new tuning key; one answer needs no benchmark."""

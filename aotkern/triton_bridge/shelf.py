@@ -47,6 +47,11 @@ class Prebuilt:
     bundle: Bundle
     entry: KernelEntry
 
+    @property
+    def built_by(self) -> str:
+        """The version of Triton that built it."""
+        return self.bundle.manifest.toolchain.get("triton", "unknown")
+
     @cached_property
     def variants(self) -> tuple[VariantEntry, ...]:
         """Its variants as the manifest lists them."""
@@ -111,19 +116,25 @@ class Shelf:
 
     def __init__(self, bundles: Sequence[Bundle], triton: str, *, mixed: bool) -> None:
         self.bundles, self.triton, self.mixed = tuple(bundles), triton, mixed
-        self._kernels: dict[tuple[Target, Digest], Prebuilt] = {}
+        self._kernels: dict[tuple[Target, Digest], list[Prebuilt]] = {}
         self._names: dict[str, Prebuilt] = {}
         self._choices: dict[tuple[str, Digest], dict[tuple[str, ...], Mapping[str, str]]] = {}
-        for bundle in reversed(self.bundles):  # the first one counts
+        for bundle in self.bundles:  # the first one counts
             target = bundle.manifest.target
             for entry in bundle.manifest.kernels:
                 kernel = Prebuilt(bundle, entry)
-                self._kernels[target, entry.source] = self._names[entry.name] = kernel
+                self._kernels.setdefault((target, entry.source), []).append(kernel)
+                self._names.setdefault(entry.name, kernel)
             for chosen in _choices(bundle):
-                self._choices.setdefault((str(target), chosen.source), {})[chosen.key] = dict(chosen.config)
+                known = self._choices.setdefault((str(target), chosen.source), {})
+                known.setdefault(chosen.key, dict(chosen.config))
 
-    def kernel(self, name: str, source: Digest, target: Target) -> Prebuilt | Refusal:
-        """The kernel with this source for a device of this target, or why there is none."""
+    def kernels(self, name: str, source: Digest, target: Target) -> tuple[Prebuilt, ...] | Refusal:
+        """The kernels with this source for a device of this target, or why there is none.
+
+        They are several where two modules have equal kernels, or where several bundles have them; the one that is
+        called `name` comes first, then those of the first bundle.
+        """
         if not tritons.tested(self.triton, target.backend):
             known = tritons.for_people()
             return Refusal(name, f"{name}: Triton {self.triton} on {target} was not tested; tested are {known}")
@@ -131,14 +142,15 @@ class Shelf:
         if not fitting:
             there = ", ".join(str(bundle.manifest.target) for bundle in self.bundles) or "none"
             return Refusal(name, f"{name}: no bundle for {target} (there are bundles for: {there})")
-        found = next(filter(None, (self._kernels.get((item.manifest.target, source)) for item in fitting)), None)
-        if found is None:
+        targets = dict.fromkeys(bundle.manifest.target for bundle in fitting)
+        found = [kernel for item in targets for kernel in self._kernels.get((item, source), ())]
+        if not found:
             return Refusal(name, self._absent(name, source))
-        built_by = found.bundle.manifest.toolchain.get("triton", "unknown")
-        if built_by != self.triton and not self.mixed:
-            where = found.bundle.where
+        usable = [kernel for kernel in found if self.mixed or kernel.built_by == self.triton]
+        if not usable:
+            where, built_by = found[0].bundle.where, found[0].built_by
             return Refusal(name, f"{name}: {where} was built by Triton {built_by}, this is Triton {self.triton}")
-        return found
+        return tuple(sorted(usable, key=lambda kernel: kernel.entry.name != name))
 
     def _absent(self, name: str, source: Digest) -> str:
         namesake = self._names.get(name)
@@ -149,7 +161,7 @@ class Shelf:
 
     def choose(
         self,
-        kernel: Prebuilt,
+        kernels: Sequence[Prebuilt],
         arguments: Sequence[tuple[str, ArgumentSpec]],
         options: Mapping[str, Constant],
         values: Mapping[str, Any],
@@ -157,16 +169,30 @@ class Shelf:
         """The variant that serves every call of a specialisation.
 
         Args:
-            kernel: Where to choose.
+            kernels: Where to choose, in this order.
             arguments: The specialisation.
             options: All compile options in effect.
             values: Values of the call at hand by parameter, as far as they are known; they explain, and decide nothing.
         """
+        outcomes = []
+        for kernel in kernels:
+            outcomes.append(self._choose(kernel, arguments, options, values))
+            if isinstance(outcomes[-1], Hit):
+                return outcomes[-1]
+        return outcomes[0]
+
+    def _choose(
+        self,
+        kernel: Prebuilt,
+        arguments: Sequence[tuple[str, ArgumentSpec]],
+        options: Mapping[str, Constant],
+        values: Mapping[str, Any],
+    ) -> Hit | Refusal:
         table, name = kernel.table, kernel.entry.name
         specs = dict(arguments)
         if list(specs) != [parameter.name for parameter in table.parameters]:
             return Refusal(name, f"{name}: the parameters differ from those that were built")
-        skipped = OF_AN_INSTALLATION if kernel.bundle.manifest.toolchain.get("triton") != self.triton else ()
+        skipped = OF_AN_INSTALLATION if kernel.built_by != self.triton else ()
         asked = {key: value for key, value in options.items() if key in table.options and key not in skipped}
         hardest = [_hardest(parameter, specs[parameter.name]) for parameter in table.parameters]
         narrowed = kernel.typed.get(fixed_types(arguments))

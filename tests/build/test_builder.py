@@ -7,8 +7,11 @@ pytest.importorskip("triton")
 
 from making import GFX942, GFX950, SCALE, SINGLE, SM90, built, edited, packed, request, written
 
+from aotkern.build import pool
 from aotkern.build.builder import Step, compile_targets, publish
 from aotkern.bundle import Bundle
+from aotkern.canonical import dumps
+from aotkern.digest import Digest
 from aotkern.errors import InputError
 
 
@@ -183,3 +186,72 @@ def test_a_folder_that_cannot_be_written_is_named(sample, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"file/scale\.gfx942\.aotk: expected a place that can be written, found"):
         publish(sample.build(GFX942), tmp_path / "file", "scale", {})
+
+
+def test_the_content_digest_covers_all_that_a_variant_is_made_from(sample):
+    manifest = sample.build(GFX950).manifest
+    for variant in manifest.variants:
+        options = {name: constant.text for name, constant in manifest.options[variant.options].items()}
+        source = str(manifest.kernel(variant.kernel).source)
+        made_from = [source, variant.text, options, dict(manifest.environment), dict(manifest.toolchain)]
+        assert variant.content == Digest.of(dumps(made_from).encode())
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The worker processes of a test."""
+    found = []
+    original = pool.WorkerProcess
+
+    def start(*args):
+        found.append(original(*args))
+        return found[-1]
+
+    monkeypatch.setattr(pool, "WorkerProcess", start)
+    return found
+
+
+def test_there_are_as_many_workers_as_jobs_while_one_hashes_the_toolchain(sample, started):
+    compile_targets(request(sample.source, GFX942, GFX950, jobs=2))
+    assert len(started) == 2
+
+
+@pytest.mark.parametrize("hint", ["right", "absent", "damaged", "of another build", "none"])
+def test_a_hint_of_what_was_built_before_changes_nothing_but_time(sample, tmp_path, started, hint):
+    first = compile_targets(request(sample.source, GFX942, jobs=2, store=tmp_path / "store"))
+    place = publish(first.targets[GFX942], tmp_path, "scale", {}).path
+    if hint == "absent":
+        place.unlink()
+    elif hint == "damaged":
+        place.write_bytes(place.read_bytes()[:-1])
+    elif hint == "of another build":
+        place.write_bytes(packed(built(written(tmp_path, SINGLE)).targets[GFX942]))
+    before = len(started)
+    again = compile_targets(
+        request(
+            sample.source, GFX942, jobs=2, store=tmp_path / "store", before=() if hint == "none" else (place, tmp_path)
+        )
+    )
+    assert again.targets[GFX942].manifest == first.targets[GFX942].manifest
+    assert dict(again.targets[GFX942].objects) == dict(first.targets[GFX942].objects)
+    assert (again.reused, len(again.seconds)) == (2, 0)
+    # With a hint a second worker waits for something to compile, and nothing is to be compiled.
+    assert len(started) - before == (2 if hint == "none" else 1)
+
+
+def test_a_hint_does_not_hide_a_changed_source(tmp_path):
+    source = written(tmp_path, SINGLE)
+    store = tmp_path / "store"
+    first = compile_targets(request(source, GFX942, jobs=2, store=store))
+    place = publish(first.targets[GFX942], tmp_path, "scale", {}).path
+    written(tmp_path, edited(SINGLE, ("tl.store(x, V)", "tl.store(x, V + 1)")))
+    again = compile_targets(request(source, GFX942, jobs=2, store=store, before=(place,)))
+    assert (again.reused, len(again.seconds)) == (0, 1)
+    assert again.targets[GFX942].objects.keys() != first.targets[GFX942].objects.keys()
+
+
+def test_a_hint_without_a_store_is_not_followed(sample, tmp_path):
+    first = compile_targets(request(sample.source, GFX942, jobs=1, store=tmp_path / "store"))
+    place = publish(first.targets[GFX942], tmp_path, "scale", {}).path
+    again = compile_targets(request(sample.source, GFX942, jobs=1, before=(place,)))
+    assert (again.reused, len(again.seconds)) == (0, 2)

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-from making import GFX942, HEAD, edited, request, written
+from making import GFX942, HEAD, SINGLE, edited, request, written
 
 from aotkern.build import pool
 from aotkern.build.builder import compile_targets
@@ -153,3 +153,21 @@ def test_a_fault_of_the_caller_ends_the_workers_too(tmp_path):
     with pytest.raises(ZeroDivisionError):
         compile_targets(request(written(tmp_path, TWO), reverse=True, seconds=600.0), tell)
     assert children() == before
+
+
+def test_a_toolchain_that_cannot_be_described_ends_the_build(tmp_path, temporary, monkeypatch):
+    # Of two workers the second describes the toolchain; it dies over it while the first one plans.
+    original = pool.WorkerProcess.ask
+
+    def ask(self, request, seconds):
+        if request["do"] == "describe":
+            self.kill()
+        return original(self, request, seconds)
+
+    monkeypatch.setattr(pool.WorkerProcess, "ask", ask)
+    source = written(tmp_path, SINGLE)
+    for more in ({"jobs": 2}, {"jobs": 1}, {"jobs": 2, "store": tmp_path / "store"}):
+        with pytest.raises(BuildError, match=r"kernel sources: the worker died \(signal SIGKILL\)"):
+            compile_targets(request(source, GFX942, **more))
+        assert not children()
+        assert not list(temporary.iterdir())

@@ -400,6 +400,13 @@ def test_what_is_given_as_a_source(tmp_path):
         load([Source.parse("no_such_module_here")])
 
 
+def test_a_file_of_another_kind_is_refused(tmp_path):
+    path = tmp_path / "README.md"
+    path.write_text("# no kernels")
+    with pytest.raises(InputError, match=r"a Python file, whose name ends in \.py, found README\.md"):
+        load([Source.parse(str(path))])
+
+
 def test_a_module_on_the_import_path_is_a_source(tmp_path, monkeypatch, digest):
     written(tmp_path, single("1.0"), "kernels_on_the_path.py")
     monkeypatch.syspath_prepend(tmp_path)

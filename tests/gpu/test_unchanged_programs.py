@@ -25,7 +25,7 @@ PARTS = ("calls", "graph", "compiled")
 def aotkern(*arguments: str, caches: Path) -> subprocess.Popen:
     environment = {
         **os.environ,
-        "PYTHONPATH": str(REPOSITORY),
+        "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{Path(__file__).parent}",
         "TRITON_CACHE_DIR": str(caches / "triton"),
         "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
         "TRITON_DEFAULT_FP_FUSION": "1",

@@ -16,7 +16,7 @@ MODULES = (gfx950_partial, legacy_partial, monolithic, ragged_pack, reducer)
 TARGETS = {
     "gfx942": Platform.of("gfx942", 304),
     "gfx950": Platform.of("gfx950", 256),
-    "cuda:90": Platform.of("90", serving.COMPUTE_UNITS),
+    "cuda:90": Platform.of("90", serving.H200.compute_units),
 }
 SMALL, LARGE = 8, 3 * 2**30
 
@@ -60,7 +60,7 @@ def serve(launcher: DeclaredLauncher, platform: Platform, layer: serving.Layer, 
 @pytest.mark.parametrize("target", ["gfx942", "gfx950"])
 def test_captured_rows(target: str, heads: int, size: int) -> None:
     launcher = DeclaredLauncher(target, *MODULES)
-    for rows in serving.CAPTURED_ROWS:
+    for rows in serving.MI355X.captured_rows:
         for layer in serving.LAYERS:
             capacity = layer.captured_capacity or layer.capacities[-1]
             sink = bool(rows % 3)
@@ -85,9 +85,21 @@ def test_the_matrix_of_shapes_on_cuda() -> None:
     for rows in serving.MATRIX_ROWS:
         for capacity in (context // 128 for context in serving.MATRIX_CONTEXTS):
             for sink in (False, True):
-                for platform in (TARGETS["cuda:90"], Platform("gfx942", fnuz_main=False, compute_units=256)):
+                for platform in (TARGETS["cuda:90"], Platform("gfx942", fnuz_main=False, compute_units=132)):
                     serve(launcher, platform, serving.C128A, rows, 16, capacity, SMALL, sink=sink, captured=False)
         serve(launcher, TARGETS["cuda:90"], serving.C128A, rows, 16, 8192, SMALL, sink=True, captured=True)
+
+
+def test_rows_in_and_outside_of_graphs_on_cuda() -> None:
+    launcher = DeclaredLauncher("cuda:90", *MODULES)
+    for rows in range(1, serving.H200.captured_rows[-1] + 1):
+        for layer in serving.LAYERS:
+            for capacity in {layer.capacities[0], layer.capacities[-1], layer.capacities[len(layer.capacities) // 7]}:
+                platform = TARGETS["cuda:90"]
+                serve(launcher, platform, layer, rows, 16, capacity, SMALL, sink=True, captured=False)
+            if rows in serving.H200.captured_rows and layer.captured_capacity:
+                serve(launcher, platform, layer, rows, 16, layer.captured_capacity, SMALL, sink=True, captured=True)
+    assert launcher.chosen
 
 
 def test_one_program_per_row_and_packing() -> None:

@@ -16,7 +16,7 @@ from aotkern.build.builder import Compilation, Published, TargetBuild
 from aotkern.cli import common
 from aotkern.digest import Digest
 from aotkern.errors import BuildError, Problem
-from aotkern.report import machine
+from aotkern.report import built, machine, plain
 
 EVERYTHING = {
     "sections": [".text"],
@@ -39,7 +39,7 @@ def test_a_build(failures):
         {GFX942: TargetBuild(hand_made(), {})}, failures, {"k": 1.23456}, 2, ("note",), 3.0, "full" if failures else ""
     )
     published = {GFX942: Published(Path("x.aotk"), Digest.of(b""), 10, True)}
-    document = fits("build", machine.build(compilation, published))
+    document = fits("build", built.machine(compilation, published))
     assert document["verdict"] == ("findings" if failures else "clean")
     assert document["slowest"] == [{"key": "k", "seconds": 1.235}]
     assert document["store_problem"] == ("full" if failures else None)
@@ -50,7 +50,7 @@ def test_an_identity_with_every_state_and_detail():
     document = fits("identity", machine.identity(IdentityReport("hip:gfx942", "a", "b", comparisons)))
     assert set(document["counts"].values()) == {1}
     assert len(document["variants"]) == len(State)
-    fits("audit", machine.document("audit", Verdict.FINDINGS, reports=[document]))
+    fits("audit", plain.document("audit", Verdict.FINDINGS, reports=[document]))
 
 
 def test_a_rebuild():

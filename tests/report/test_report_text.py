@@ -11,12 +11,12 @@ from aotkern.audit.reproducible import ReproducibleReport
 from aotkern.build.builder import Compilation, Published, TargetBuild
 from aotkern.digest import Digest
 from aotkern.errors import BuildError
-from aotkern.report import text
+from aotkern.report import built, plain, text
 
 
 def test_columns_are_aligned_by_their_widest_cell():
-    assert text.table([("a", "bbb"), ("cccc", 5)], " r") == "a     bbb\ncccc    5"
-    assert text.table([]) == ""
+    assert plain.table([("a", "bbb"), ("cccc", 5)], " r") == "a     bbb\ncccc    5"
+    assert plain.table([]) == ""
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,11 @@ def test_columns_are_aligned_by_their_widest_cell():
     [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (14_437, "14.4 kB"), (2.5e6, "2.5 MB"), (7e10, "70 GB")],
 )
 def test_amounts(size, shown):
-    assert text.amount(size) == shown
+    assert plain.amount(size) == shown
 
 
 def test_counted():
-    assert (text.counted(1, "variant"), text.counted(2, "variant")) == ("1 variant", "2 variants")
+    assert (plain.counted(1, "variant"), plain.counted(2, "variant")) == ("1 variant", "2 variants")
 
 
 def compilation(**more):
@@ -41,26 +41,26 @@ def published(changed=True):
 
 
 def test_a_build_in_words():
-    lines = text.build(compilation(), published()).splitlines()
+    lines = built.text(compilation(), published()).splitlines()
     assert lines[0].split() == ["target", "variants", "objects", "code", "bundle", "file"]
     assert lines[1].split() == ["hip:gfx942", "3", "0", "11", "B", "14.4", "kB", "out/x.aotk"]
     assert lines[-1] == "12 compiled, 3 from the store, 0 failed; 70.0 s, of which 66.0 s compiling"
-    assert "(unchanged)" in text.build(compilation(), published(changed=False))
+    assert "(unchanged)" in built.text(compilation(), published(changed=False))
 
 
 def test_failures_and_notes_are_told_and_long_lists_are_cut():
     failures = [BuildError(f"k{n}", "why") for n in range(45)]
-    told = text.build(compilation(failures=failures, notes=("mind this",), store_problem="/x: full"), published())
+    told = built.text(compilation(failures=failures, notes=("mind this",), store_problem="/x: full"), published())
     assert told.count("failed: k") == 40
     assert "... and 5 more failures; --json lists all" in told
     assert "note: mind this\nnote: the local store could not be written (/x: full)" in told
 
 
 def test_the_ten_slowest():
-    lines = text.slowest(compilation()).splitlines()
+    lines = built.slowest(compilation()).splitlines()
     assert len(lines) == 11
     assert lines[1].split() == ["11.00", "s", "k11"]
-    assert text.slowest(Compilation()) == "nothing was compiled"
+    assert built.slowest(Compilation()) == "nothing was compiled"
 
 
 def test_a_comparison_in_words():

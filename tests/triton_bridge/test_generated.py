@@ -13,6 +13,7 @@ from serving import TARGETS, built
 import aotkern
 from aotkern.build import traceplan
 from aotkern.bundle import Bundle
+from aotkern.digest import Digest
 from aotkern.errors import InputError, IntegrityError, MissError
 from aotkern.target import Target
 from aotkern.trace import GENERATED, Trace
@@ -129,6 +130,26 @@ def test_it_is_served_to_a_module_that_was_generated_again(bundles, tmp_path, ta
     assert sum(installation.counts.hits.values()) == 1
 
 
+def test_an_equal_kernel_of_another_module_hides_no_variant(trace, bundles, tmp_path):
+    """`torch.compile` copies a program's own kernel: two names, one source, other argument types."""
+    program = generated(tmp_path, "cprogram")
+    with record() as found, paper_device(TARGETS[0]):
+        compiled(program, TARGETS[0], rate="fp32")
+    row = found[0].recorded[0]
+    text = row.text + "# another module\n"
+    name = f"{GENERATED}{Digest.of(text.encode()).hex[:12]}"
+    renamed = replace(row, module=name, text=text, key=replace(row.key, kernel=f"{name}.fused"))
+    both = built(Trace.of([*trace.recorded, renamed]), tmp_path / "both", TARGETS[:1])
+    assert len({kernel.source for kernel in Bundle.open(both[0]).manifest.kernels}) == 1
+    installation = aotkern.install(both, on_miss="error")
+    try:
+        with paper_device(TARGETS[0]):
+            for kind in ("fp64", "fp32"):
+                assert type(compiled(program, TARGETS[0], rate=kind)).__name__ == "PrebuiltKernel"
+    finally:
+        installation.remove()
+
+
 def test_an_edited_helper_is_another_kernel(bundles, tmp_path):
     edited = generated(tmp_path, "cedited", TEXT.replace("constexpr(2)", "constexpr(3)"))
     installation = aotkern.install(bundles, on_miss="error")
@@ -192,8 +213,6 @@ def test_a_text_that_is_not_what_its_name_says_is_refused(trace):
 
 def test_a_text_that_does_not_run_is_named(trace, tmp_path):
     text = "import no_such_module_anywhere\n" + trace.recorded[0].text
-    from aotkern.digest import Digest
-
     name = f"{GENERATED}{Digest.of(text.encode()).hex[:12]}"
     row = trace.recorded[0]
     moved = replace(row, module=name, text=text, key=replace(row.key, kernel=f"{name}.fused"))

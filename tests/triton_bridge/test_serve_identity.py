@@ -20,7 +20,7 @@ from aotkern.target import Target
 from aotkern.trace import Trace
 from aotkern.triton_bridge.paper import paper_device
 from aotkern.triton_bridge.recording import record
-from aotkern.triton_bridge.shelf import Prebuilt, Refusal, Shelf
+from aotkern.triton_bridge.shelf import Refusal, Shelf
 
 pytest.importorskip("triton")
 
@@ -166,13 +166,12 @@ def test_another_triton_is_refused_by_name(made, version, mixed, reason):
     built_by = bundle.manifest.toolchain["triton"]
     source = bundle.manifest.kernels[0].source
     shelf = Shelf([bundle], version.format(built=built_by), mixed=mixed)
-    found = shelf.kernel("skewed.put", source, Target.parse("hip:gfx942"))
+    found = shelf.kernels("skewed.put", source, Target.parse("hip:gfx942"))
     if reason:
         assert isinstance(found, Refusal)
         assert reason.format(built=built_by) in found.reason
     else:
-        assert isinstance(found, Prebuilt)
-        assert found.entry.name == "skewed.put"
+        assert [kernel.entry.name for kernel in found] == ["skewed.put"]
 
 
 def test_the_trace_holds_no_address_path_or_value(made):

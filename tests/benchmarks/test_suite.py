@@ -1,0 +1,124 @@
+"""The suite's entry, its results in git, and the page that is made from them."""
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from aotkern import schemas
+from aotkern.bench import Bar, Machine, Measurement, Row, Run, Table
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+suite = importlib.import_module("benchmarks.__main__")
+page = importlib.import_module("benchmarks.page")
+common = importlib.import_module("benchmarks.common")
+
+VALID = jsonschema.Draft202012Validator(schemas.load("bench"))
+RESULTS = sorted(page.RESULTS.glob("*.json"))
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_the_page_is_what_the_results_say():
+    assert page.PAGE.read_text("utf-8") == page.made(page.results())
+
+
+def test_there_are_results():
+    assert {path.stem for path in RESULTS} >= {"build", "size", "audits", "jit-watch"}
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_a_result_is_a_record_in_its_one_text(path):
+    found = Run.read(path)
+    assert found.benchmark == path.stem
+    assert found.dumps() == path.read_text("utf-8")
+    VALID.validate(json.loads(path.read_text("utf-8")))
+    assert "/tmp" not in found.dumps()
+    assert str(ROOT) not in found.dumps()
+
+
+def test_a_changed_result_changes_the_page():
+    runs = [Run.read(path) for path in RESULTS]
+    other = Run.from_json({**runs[0].to_json(), "notes": ["something else"]})
+    assert page.made([other, *runs[1:]]) != page.made(runs)
+
+
+def test_every_promise_stands_at_the_top():
+    table = Table("t", ("a", "b"), (Row("r", (Measurement.single("s", 1),)),))
+    made = page.made(
+        [
+            Run(
+                "one", "c", "2025-01-31T12:00:00Z", 0, 1, Machine("p", 1, 1), (), (table,), (Bar("x", "s", 1, True, 2),)
+            ),
+            Run("two", "c", "2025-01-31T12:00:00Z", 0, 1, Machine("p", 1, 1), (), (table,)),
+        ]
+    )
+    assert "| x | at most 1 s | 2 s | missed | [one](#one) |" in made
+    assert made.index("## Promises") < made.index("## one") < made.index("## two")
+
+
+@pytest.mark.parametrize("name", suite.BENCHMARKS)
+def test_every_benchmark_is_a_module_that_measures(name):
+    module = importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
+    assert callable(module.measure)
+    assert f"python -m benchmarks {name}" in module.__doc__
+
+
+def test_every_script_is_there():
+    assert all((ROOT / "benchmarks" / name).is_file() for name in suite.SCRIPTS)
+
+
+def test_what_there_is_is_listed():
+    listed = run("--list").stdout
+    assert all(name in listed for name in (*suite.BENCHMARKS, *suite.SCRIPTS))
+
+
+def test_an_unknown_benchmark_is_refused():
+    answer = run("nope")
+    assert answer.returncode == 2
+    assert "no benchmark nope; there are build, " in answer.stderr
+
+
+def test_what_needs_a_gpu_says_so_where_there_is_none(monkeypatch):
+    monkeypatch.setattr(common.shutil, "which", lambda name: None)
+    with pytest.raises(common.NotHereError, match="needs an NVIDIA GPU"):
+        importlib.import_module("benchmarks.launch").measure(None)
+    with pytest.raises(common.NotHereError, match="needs an NVIDIA GPU"):
+        importlib.import_module("benchmarks.cold_start").measure(None)
+
+
+def test_one_benchmark_runs_and_writes_its_record(tmp_path):
+    pytest.importorskip("triton")
+    answer = run("size", "--quick", "--json-dir", tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    found = Run.read(tmp_path / "size.json")
+    assert found.command == "python -m benchmarks size --quick"
+    assert not found.bars  # a quick run shows that it works, and no figure
+    table = found.tables[0]
+    sizes = dict(zip(table.columns[1:], table.rows[0].cells, strict=True))
+    packed, folder = sizes["bundle"].median, sizes["Triton's cache folder"].median
+    assert packed < sizes["zstd each"].median < sizes["objects + manifest"].median < folder
+    assert sizes["bundle / folder"].median == pytest.approx(100 * packed / folder, rel=1e-4)
+    assert table.rows[0].name == "24"
+
+
+@pytest.mark.parametrize(("count", "kernels"), [(24, (12, 8, 4)), (200, (96, 64, 40)), (1000, (480, 320, 200))])
+def test_a_subset_has_so_many_variants(tmp_path, count, kernels):
+    pytest.importorskip("triton")
+    from aotkern.build.registry import Source, load
+    from aotkern.spec import expand
+    from aotkern.target import Target
+
+    loaded = load([Source.parse(str(common.subset(count, tmp_path)))])
+    found = tuple(len(expand(k.declaration, k.parameters, Target.parse("gfx942"))) for k in loaded)
+    assert found == kernels
+    assert sum(found) == count
