@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import json
 import os
 import subprocess
 import sys
@@ -22,17 +24,18 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._processes: list[subprocess.Popen[bytes]] = []
-        file = folder / "scheduler.json"
-        self.scheduler = self._start(
-            "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)
-        )
+        self._file = folder / "scheduler.json"
+        more = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(self._file))
+        self.scheduler = self._start("scheduler", *more)
+
+    @functools.cached_property
+    def address(self) -> str:
+        """Of the scheduler; waits until it has one."""
         until = time.monotonic() + 60
-        while not file.exists() or not file.read_text():
+        while not self._file.exists() or not self._file.read_text():
             assert time.monotonic() < until, "no scheduler"
             time.sleep(0.05)
-        import json
-
-        self.address: str = json.loads(file.read_text())["address"]
+        return str(json.loads(self._file.read_text())["address"])
 
     def _start(self, kind: str, *arguments: str, path: tuple[Path, ...] = ()) -> subprocess.Popen[bytes]:
         place = self.folder / f"{kind}{len(self._processes)}"
@@ -48,13 +51,15 @@ class Cluster:
         self._processes.append(process)
         return process
 
-    def add(self, *names: str, path: tuple[Path, ...] = ()) -> list[subprocess.Popen[bytes]]:
-        """Start workers with these names, which look for modules in `path` first; each has a nanny."""
+    def add(self, *names: str, path: tuple[Path, ...] = (), nanny: bool = False) -> list[subprocess.Popen[bytes]]:
+        """Start workers with these names, which look for modules in `path` first; returns at once.
+
+        A nanny starts a worker again that was killed.
+        """
         more = ("--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1", "--memory-limit", "0")
+        kept = ("--scheduler-file", str(self._file), "--nanny" if nanny else "--no-nanny", *more)
         return [
-            self._start(
-                "worker", self.address, "--name", name, "--local-directory", str(self.folder / name), *more, path=path
-            )
+            self._start("worker", "--name", name, "--local-directory", str(self.folder / name), *kept, path=path)
             for name in names
         ]
 
@@ -79,8 +84,11 @@ class Cluster:
 
     def end(self, *processes: subprocess.Popen[bytes]) -> None:
         """End processes of the cluster, all without names, and wait for them."""
-        # The scheduler last: a worker takes its leave of it.
-        for process in reversed(processes or self._processes):
+        # The scheduler last: a worker takes its leave of it, and looks for it for long when it is gone.
+        ending = [process for process in processes or self._processes if process is not self.scheduler]
+        for process in ending:
+            process.terminate() if self.scheduler.poll() is None else process.kill()
+        for process in [*ending, *([] if processes else [self.scheduler])]:
             process.terminate()
             try:
                 process.wait(10)
@@ -95,7 +103,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     pytest.importorskip("distributed")
     made = Cluster(tmp_path_factory.mktemp("cluster"))
     try:
-        made.add("one", "two")
+        made.add("one", "two", nanny=True)
         yield made
     finally:
         made.end()

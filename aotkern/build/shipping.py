@@ -8,6 +8,7 @@ whether the same was found there.
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import sysconfig
@@ -118,10 +119,23 @@ def _renamed(root: Path, name: str) -> Iterator[tuple[str, Path]]:
 
 
 def _modules_of(trace: Path) -> list[str]:
-    """The top-level modules in which the kernels of a trace, and functions handed to them, are defined."""
+    """The top-level modules in which the kernels of a trace, and functions handed to them, are defined.
+
+    A generated module is none of them, since its text is in the trace; those that the text imports are.
+    """
     rows = Trace.parse(trace.read_bytes(), str(trace)).recorded
-    names = {name for row in rows for name in (row.module, *(module for _, module in row.functions))}
+    texts = {row.module: row.text for row in rows if row.text}
+    names = {name for row in rows for name in (row.module, *(module for _, module in row.functions))} - texts.keys()
+    names.update(name for text in texts.values() for name in _imported(text))
     return sorted({name.partition(".")[0] for name in names})
+
+
+def _imported(text: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
 
 
 def _module(name: str, place: str, files: dict[str, bytes]) -> list[str]:

@@ -6,8 +6,9 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -16,13 +17,14 @@ pytest.importorskip("distributed")
 
 from making import GFX942, GFX950, HEAD, SCALE, SINGLE, built, edited, packed, request, written
 
-from aotkern.build import dask_executor
-from aotkern.build.builder import compile_targets
+from aotkern.build import dask_executor, pool, toolchain
+from aotkern.build.builder import compile_targets, publish
 from aotkern.build.registry import Source
 from aotkern.bundle import Bundle
-from aotkern.errors import MissingToolError, RemoteError
+from aotkern.digest import Digest
+from aotkern.errors import InputError, MissingToolError, RemoteError
 from aotkern.spec import VariantKey
-from aotkern.trace import Recorded, Trace
+from aotkern.trace import GENERATED, Recorded, Trace
 
 pytest_plugins = ("clusters",)
 
@@ -66,6 +68,23 @@ def many(tmp_path_factory):
     return packed(built(written(tmp_path_factory.mktemp("many"), MANY)).targets[GFX942])
 
 
+@pytest.fixture(scope="module")
+def described(tmp_path_factory):
+    """What a build remembers of the toolchain's digest, so that one build of this module hashes it, and not each."""
+    path = tmp_path_factory.mktemp("described") / "toolchain"
+    toolchain.describe(path)
+    return path
+
+
+@pytest.fixture
+def store(described, tmp_path):
+    """A store without entries; that of the command line, too."""
+    folder = tmp_path / "store"
+    folder.mkdir()
+    shutil.copy(described, folder)
+    return folder
+
+
 def clustered(cluster, source, *targets, **more):
     return request(source, *targets, executor="dask", scheduler=cluster.address, **more)
 
@@ -99,21 +118,40 @@ def eventually(holds, seconds=20.0) -> bool:
     return True
 
 
-def test_a_cluster_gives_the_bytes_of_a_local_build_and_fills_the_store(cluster, sample, tmp_path):
+@pytest.fixture
+def planners(monkeypatch):
+    """The worker processes that a test starts on this side."""
+    found = []
+    original = pool.WorkerProcess
+
+    def start(*args):
+        found.append(original(*args))
+        return found[-1]
+
+    monkeypatch.setattr(pool, "WorkerProcess", start)
+    return found
+
+
+def test_a_cluster_gives_the_bytes_of_a_local_build_and_fills_the_store(
+    aotkern, cluster, sample, store, tmp_path, planners
+):
     steps = []
-    asked = clustered(cluster, sample.source, GFX942, GFX950, store=tmp_path / "store")
-    result = compile_targets(asked, steps.append)
+    result = compile_targets(clustered(cluster, sample.source, GFX942, GFX950, store=store), steps.append)
     assert not result.failures
     assert {target: packed(build) for target, build in result.targets.items()} == {
         target: sample.bundle(target).data for target in (GFX942, GFX950)
     }
     assert [(step.done, step.total) for step in steps] == [(n, 5) for n in range(1, 6)]
     assert min(step.seconds for step in steps) > 0
-    again = compile_targets(asked)
-    assert (again.reused, again.seconds) == (5, {})
+    assert len(planners) == 2  # one plans, one hashes the toolchain
+    publish(result.targets[GFX942], tmp_path, "scale", {})
+    there = ("--executor", "dask", "--scheduler", cluster.address)
+    again = aotkern("build", sample.source.path, "-o", tmp_path, *there, "--json").json("build")
+    assert (again["compiled"], again["reused"]) == (0, 5)
+    assert len(planners) == 3  # what a bundle that is there holds was read meanwhile, and nothing was left to do
 
 
-def test_a_worker_killed_in_the_middle_costs_nothing_but_time(cluster, tmp_path, many):
+def test_a_worker_killed_in_the_middle_costs_nothing_but_time(cluster, tmp_path, many, store):
     source = written(tmp_path, MANY)
     with cluster.client() as client:
         victim = cluster.named(client, "one", "two")["one"].pid
@@ -124,7 +162,7 @@ def test_a_worker_killed_in_the_middle_costs_nothing_but_time(cluster, tmp_path,
             killed.update(offspring(victim))
             os.kill(victim, signal.SIGKILL)
 
-    result = compile_targets(clustered(cluster, source), tell)
+    result = compile_targets(clustered(cluster, source, store=store), tell)
     assert not result.failures
     assert packed(result.targets[GFX942]) == many
     assert not alive([victim])
@@ -132,8 +170,8 @@ def test_a_worker_killed_in_the_middle_costs_nothing_but_time(cluster, tmp_path,
     assert eventually(lambda: not alive(killed)), "aotkern workers outlive their Dask worker"
 
 
-def test_what_a_killed_driver_had_is_in_the_store(cluster, tmp_path, many):
-    source, store = written(tmp_path, MANY), tmp_path / "store"
+def test_what_a_killed_driver_had_is_in_the_store(cluster, tmp_path, many, store):
+    source = written(tmp_path, MANY)
 
     def tell(step):
         if step.done == 5:
@@ -154,13 +192,27 @@ def test_what_a_killed_driver_had_is_in_the_store(cluster, tmp_path, many):
     assert packed(result.targets[GFX942]) == many
 
 
-def test_variants_that_kill_or_hang_their_workers_fail_alone(cluster, tmp_path):
-    result = compile_targets(clustered(cluster, written(tmp_path, DEADLY), seconds=3.0))
+@pytest.fixture
+def strict(cluster) -> Iterator[None]:
+    """The scheduler gives a task up whose worker died once."""
+
+    def allow(count, dask_scheduler):
+        before, dask_scheduler.allowed_failures = dask_scheduler.allowed_failures, count
+        return before
+
+    with cluster.client() as client:
+        before = client.run_on_scheduler(allow, 0)
+        yield
+        client.run_on_scheduler(allow, before)
+
+
+def test_variants_that_kill_or_hang_their_workers_fail_alone(cluster, strict, tmp_path, store):
+    result = compile_targets(clustered(cluster, written(tmp_path, DEADLY), seconds=3.0, store=store))
     reasons = {error.key.partition('V="')[2].partition('"')[0]: error.reason for error in result.failures}
     assert reasons.pop("die") == "the worker died (exit code 7); tried 3 times"
     assert reasons.pop("sleep") == "no answer within 3 s"
     reason = reasons.pop("kill the Dask worker")
-    assert reason.startswith("2 Dask workers died of it, the last tcp://127.0.0.1:")
+    assert reason.startswith("1 Dask workers died of it, the last tcp://127.0.0.1:")
     assert reasons == {}
     assert len(result.seconds) == 2
 
@@ -181,21 +233,21 @@ def vanishing(monkeypatch):
     return moved.append
 
 
-def test_the_sources_travel_with_what_they_import(cluster, tmp_path, vanishing):
+def test_the_sources_travel_with_what_they_import(cluster, sample, tmp_path, vanishing, store):
     head, _, kernel = SCALE.partition("\n@triton.jit\ndef scale(")
     folder = tmp_path / "project"
     written(folder / "pkg", "", "__init__.py")
     written(folder / "pkg", head, "helpers.py")
     inner = f"{HEAD}from .helpers import FACTOR, _scaled\n\n@triton.jit\ndef scale({kernel}"
     source = written(folder / "pkg", inner, "ops.py")
-    expected = built(source, GFX942).targets[GFX942]
     vanishing(folder)
-    result = compile_targets(clustered(cluster, source, GFX942))
+    result = compile_targets(clustered(cluster, source, GFX942, store=store))
     assert not result.failures
-    assert packed(result.targets[GFX942]) == packed(expected)
+    # The same source in one file: what a variant is made from does not say where it stands.
+    assert packed(result.targets[GFX942]) == sample.bundle(GFX942).data
 
 
-def test_kernels_of_another_source_there_are_refused(cluster, tmp_path, monkeypatch):
+def test_kernels_of_another_source_there_are_refused(cluster, tmp_path, monkeypatch, store):
     # What the cluster has differs from what was planned: here, because the source is edited in between.
     source = written(tmp_path, SINGLE)
     pack = dask_executor.shipping.packed
@@ -207,41 +259,61 @@ def test_kernels_of_another_source_there_are_refused(cluster, tmp_path, monkeypa
     monkeypatch.setattr(dask_executor.shipping, "packed", late)
     monkeypatch.setattr(dask_executor, "NO_FIT_SECONDS", 1.0)
     with pytest.raises(RemoteError, match=r"kernel source store: sha256:\w+ where the build was planned, sha256:\w+"):
-        compile_targets(clustered(cluster, source))
+        compile_targets(clustered(cluster, source, store=store))
 
 
-def test_a_trace_is_built_on_a_cluster(aotkern, cluster, tmp_path, monkeypatch, vanishing):
+def traced(modules: dict[str, str], sources: Mapping[str, Digest]) -> bytes:
+    """A trace of one variant of the kernel `store` of each module, some of which stand in it as text."""
+    rows = []
+    for module, text in modules.items():
+        key = VariantKey.parse(f"{module}.store[hip:gfx942](x:*fp32:D,V=1.0){{num_warps=1}}")
+        rows.append(Recorded(key, module, sources.get(key.kernel, Digest.of(b"")), constexprs=("V",), text=text))
+    return Trace.of(rows).to_bytes()
+
+
+HELPED = """import traced_here.helpers as helpers
+import triton
+import triton.language as tl
+
+@triton.jit
+def store(x, V: tl.constexpr):
+    tl.store(x, helpers.twice(V))
+"""
+
+
+def test_a_trace_is_built_on_a_cluster_with_text_of_generated_kernels(
+    aotkern, cluster, tmp_path, monkeypatch, vanishing
+):
     folder = tmp_path / "project"
     written(folder / "traced_here", "", "__init__.py")
-    source = written(folder / "traced_here", SINGLE, "ops.py")
-    digest = built(source).targets[GFX942].manifest.kernels[0].source
-    key = VariantKey.parse("traced_here.ops.store[hip:gfx942](x:*fp32:D,V=1.0){num_warps=1}")
+    written(folder / "traced_here", SINGLE, "ops.py")
+    helper = "import triton\n\n@triton.jit\ndef twice(value):\n    return value * 2\n"
+    written(folder / "traced_here", helper, "helpers.py")
+    modules = {"traced_here.ops": "", f"{GENERATED}{Digest.of(HELPED.encode()).hex[:12]}": HELPED}
     trace = tmp_path / "t.jsonl"
-    trace.write_bytes(Trace.of([Recorded(key, "traced_here.ops", digest, constexprs=("V",))]).to_bytes())
+    trace.write_bytes(traced(modules, {}))
     monkeypatch.syspath_prepend(str(folder))
-    common = ("build", "--from", trace, "-t", "gfx942", "--no-cache", "--json")
-    local = aotkern(*common, "-j1", "-o", tmp_path / "local").json("build")
+    local = built(Source("trace", trace, allow_stale=True)).targets[GFX942].manifest
+    trace.write_bytes(traced(modules, {kernel.name: kernel.source for kernel in local.kernels}))
     vanishing(folder)
-    there = aotkern(*common, "--executor", "dask", "--scheduler", cluster.address, "-o", tmp_path / "dask")
-    assert [row["digest"] for row in there.json("build")["bundles"]] == [row["digest"] for row in local["bundles"]]
-
-
-def test_the_command_builds_on_a_cluster(aotkern, cluster, sample, tmp_path):
+    there = ("--executor", "dask", "--scheduler", cluster.address)
     answer = aotkern(
-        "build",
-        sample.source.path,
-        "-o",
-        tmp_path,
-        "--executor",
-        "dask",
-        "--scheduler",
-        cluster.address,
-        "-t",
-        "gfx942",
+        "build", "--from", trace, "--generated", "-t", "gfx942", "--no-cache", *there, "-o", tmp_path, "--json"
     )
-    assert (answer.code, "2 compiled" in answer.out) == (0, True), answer
-    found = Bundle.open(tmp_path / "scale.gfx942.aotk").manifest
-    assert found.digest == sample.build(GFX942).manifest.digest
+    assert answer.json("build")["compiled"] == 2
+    assert Bundle.open(tmp_path / "t.gfx942.aotk").manifest == local
+
+
+def test_a_version_of_triton_that_was_not_tested_is_refused_before_anything_travels(
+    cluster, tmp_path, monkeypatch, store
+):
+    import triton
+
+    there = other_triton(tmp_path / "triton", "__init__.py", (f"'{triton.__version__}'", "'9.9.9'"))
+    monkeypatch.syspath_prepend(str(there))
+    monkeypatch.setattr(dask_executor.shipping, "packed", pytest.fail)
+    with pytest.raises(InputError, match=r"hip:gfx942: expected a version of Triton that was tested .* Triton 9\.9\.9"):
+        compile_targets(clustered(cluster, written(tmp_path, SINGLE), store=store))
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense://x", "127.0.0.1"])
@@ -256,7 +328,9 @@ def test_a_scheduler_that_is_not_there_is_named_soon(aotkern, sample, tmp_path, 
     assert time.monotonic() - started < 10
 
 
-def test_a_cluster_without_workers_and_a_scheduler_that_goes_away_are_told(tmp_path_factory, tmp_path, monkeypatch):
+def test_a_cluster_without_workers_and_a_scheduler_that_goes_away_are_told(
+    tmp_path_factory, tmp_path, monkeypatch, store
+):
     from clusters import Cluster
 
     monkeypatch.setattr(dask_executor, "NO_WORKER_SECONDS", 1.0)
@@ -264,12 +338,12 @@ def test_a_cluster_without_workers_and_a_scheduler_that_goes_away_are_told(tmp_p
     source = written(tmp_path, MANY)
     try:
         with pytest.raises(RemoteError, match="expected a worker that can compile for this build, found none for 1 s"):
-            compile_targets(clustered(made, source))
+            compile_targets(clustered(made, source, store=store))
         made.add("one")
         with made.client() as client:
             made.named(client, "one")
         with pytest.raises(RemoteError, match=f"scheduler {made.address}: expected .* until the build ends"):
-            compile_targets(clustered(made, source), lambda step: made.scheduler.kill())
+            compile_targets(clustered(made, source, store=store), lambda step: made.scheduler.kill())
     finally:
         made.end()
 
@@ -307,16 +381,29 @@ def test_a_module_that_is_installed_does_not_travel(tmp_path, monkeypatch):
     assert shipment.paths == ("source1",)
 
 
-def other_triton(folder: Path) -> Path:
-    """A folder with a Triton that differs from the installed one in a comment: another toolchain."""
+def test_of_a_generated_kernel_what_its_text_imports_travels(tmp_path, monkeypatch):
+    written(tmp_path / "local_one", "", "__init__.py")
+    text = "import json\nimport triton\nfrom local_one import deep as d\n"
+    name = f"{GENERATED}{Digest.of(text.encode()).hex[:12]}"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(sys.modules, name, ModuleType(name))  # as in the process that generated it: it has no spec
+    trace = tmp_path / "t.jsonl"
+    trace.write_bytes(traced({name: text}, {}))
+    shipment = dask_executor.shipping.packed([Source("trace", trace)])
+    assert set(shipment.files) == {"source0/t.jsonl", "source0/local_one/local_one/__init__.py"}
+    assert shipment.paths == ("source0/local_one",)
+
+
+def other_triton(folder: Path, name: str, *changes: tuple[str, str], more: str = "") -> Path:
+    """A folder with a Triton that differs from the installed one in one file."""
     import triton
 
     installed, copy = Path(triton.__file__).parent, folder / "triton"
     copy.mkdir(parents=True)
     for path in installed.iterdir():
         (copy / path.name).symlink_to(path)
-    (copy / "_utils.py").unlink()
-    (copy / "_utils.py").write_text((installed / "_utils.py").read_text() + "# patched\n")
+    (copy / name).unlink()
+    (copy / name).write_text(edited((installed / name).read_text(), *changes) + more)
     return folder
 
 
@@ -334,7 +421,7 @@ def others(cluster, tmp_path_factory) -> Iterator[dict[str, str]]:
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "aotkern.py").write_text("raise ImportError('no aotkern here')\n")
     places = {
-        "other toolchain": other_triton(tmp_path / "triton"),
+        "other toolchain": other_triton(tmp_path / "triton", "_utils.py", more="# patched\n"),
         "other aotkern": other_aotkern(tmp_path / "aotkern"),
         "no aotkern": tmp_path / "none",
     }
@@ -346,7 +433,9 @@ def others(cluster, tmp_path_factory) -> Iterator[dict[str, str]]:
         cluster.end(*processes)
 
 
-def test_a_worker_with_another_toolchain_or_aotkern_contributes_nothing(cluster, others, tmp_path, many, monkeypatch):
+def test_a_worker_with_another_toolchain_or_aotkern_contributes_nothing(
+    cluster, others, tmp_path, many, monkeypatch, store
+):
     seen, outcomes = [], []
     came = dask_executor._Run._came
 
@@ -357,7 +446,7 @@ def test_a_worker_with_another_toolchain_or_aotkern_contributes_nothing(cluster,
 
     monkeypatch.setattr(dask_executor._Run, "_came", watched)
     source = written(tmp_path, MANY)
-    result = compile_targets(clustered(cluster, source))
+    result = compile_targets(clustered(cluster, source, store=store))
     assert not result.failures
     assert packed(result.targets[GFX942]) == many
     assert not {outcome.worker for outcome in outcomes if outcome.answer} & set(others.values())
@@ -365,36 +454,28 @@ def test_a_worker_with_another_toolchain_or_aotkern_contributes_nothing(cluster,
     assert others["other toolchain"] in seen[-1]
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("other toolchain", r"toolchain triton_digest: {} where the build was planned, sha256:\w{{64}} there$"),
-        ("other aotkern", r"aotkern: sha256:\w{{64}} where the build was planned, sha256:\w{{64}} there$"),
-        ("no aotkern", r"aotkern: sha256:\w{{64}} where the build was planned, .*no aotkern here"),
-    ],
-)
-def test_a_cluster_of_such_workers_is_refused_with_the_reason(
-    cluster, others, sample, tmp_path, monkeypatch, name, reason
-):
+REASONS = {
+    "other toolchain": r"toolchain triton_digest: {} where the build was planned, sha256:\w{{64}} there",
+    "other aotkern": r"aotkern: sha256:\w{{64}} where the build was planned, sha256:\w{{64}} there",
+    "no aotkern": r"aotkern: sha256:\w{{64}} where the build was planned, ImportError\('no aotkern here'\) there",
+}
+
+
+def test_a_cluster_of_such_workers_is_refused_with_the_reasons(cluster, others, sample, tmp_path, monkeypatch, store):
     # As if the workers that fit had never come.
     from distributed import Client
 
     monkeypatch.setattr(dask_executor, "NO_FIT_SECONDS", 1.0)
-    everything, only = Client.nthreads, others[name]
+    everything, theirs = Client.nthreads, set(others.values())
 
     def nthreads(self):
-        return {worker: count for worker, count in everything(self).items() if worker == only}
-
-    def bound(call):
-        # The station too: elsewhere it might meet the worker without aotkern, which then leaves the cluster.
-        return lambda self, *arguments, workers=None, **more: call(self, *arguments, workers=workers or [only], **more)
+        return {worker: count for worker, count in everything(self).items() if worker in theirs}
 
     monkeypatch.setattr(Client, "nthreads", nthreads)
-    monkeypatch.setattr(Client, "map", bound(Client.map))
-    monkeypatch.setattr(Client, "submit", bound(Client.submit))
     with pytest.raises(RemoteError) as caught:
-        compile_targets(clustered(cluster, written(tmp_path, SINGLE)))
+        compile_targets(clustered(cluster, written(tmp_path, SINGLE), store=store))
     message = str(caught.value)
     assert message.startswith(f"scheduler {cluster.address}: expected a worker that can compile for this build, found ")
     planned = sample.build(GFX942).manifest.toolchain["triton_digest"]
-    assert re.search(f"{only}: {reason.format(planned)}", message), message
+    for name, reason in REASONS.items():
+        assert re.search(f"{others[name]}: {reason.format(planned)}(;|$)", message), message

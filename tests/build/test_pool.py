@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("triton")
 
-from making import GFX942, HEAD, SINGLE, edited, request, written
+from making import GFX942, GFX950, HEAD, SCALE, SINGLE, edited, request, written
 
-from aotkern.build import pool
+from aotkern.build import environment, pool
 from aotkern.build.builder import compile_targets
 from aotkern.errors import BuildError, InputError
 
@@ -171,3 +171,62 @@ def test_a_toolchain_that_cannot_be_described_ends_the_build(tmp_path, temporary
             compile_targets(request(source, GFX942, **more))
         assert not children()
         assert not list(temporary.iterdir())
+
+
+def setting(source):
+    return pool.Setting((source,), environment.pinned(), {"PATH": os.environ["PATH"]}, {})
+
+
+def test_a_plan_lists_equal_options_once(tmp_path):
+    with pool.Pool(setting(written(tmp_path, SCALE)), 1) as workers:
+        plan, toolchain = workers.plan([str(GFX942), str(GFX950)], (), 100, None)
+    assert [row["arch"] for row in plan["options"]] == ['"gfx942"', '"gfx950"']
+    places = [(key.partition("[")[2].partition("]")[0], place) for key, place in plan["variants"]]
+    assert places == [(str(GFX942), 0)] * 2 + [(str(GFX950), 1)] * 3
+    assert toolchain().keys() == {"triton", "amd_codegen", "triton_digest"}
+
+
+class Watched(bytearray):
+    """A buffer that counts the bytes that are searched in it."""
+
+    searched = 0
+
+    def find(self, what, start=0):
+        self.searched += len(self) - start
+        return super().find(what, start)
+
+
+def test_no_byte_of_a_long_answer_is_searched_twice():
+    reading, writing = os.pipe()
+    answer = b"x" * (3 << 20) + b"\n"  # a plan; a pipe gives it in pieces of at most 64 KiB
+    worker = object.__new__(pool.WorkerProcess)
+    worker._answers, worker._buffer = reading, Watched()
+    with os.fdopen(writing, "wb") as pipe:
+        writer = threading.Thread(target=lambda: (pipe.write(answer), pipe.flush()))
+        writer.start()
+        line = worker._line(60.0)
+        writer.join()
+    os.close(reading)
+    assert line == answer[:-1]
+    assert worker._buffer == b""
+    assert worker._buffer.searched == len(answer)
+
+
+def test_a_worker_that_is_not_admitted_makes_room_for_another(tmp_path):
+    asked = []
+
+    def admit(worker):
+        asked.append(worker)
+        if len(asked) == 1:
+            raise InputError.one("worker", "a good one", "a bad one")
+
+    source = written(tmp_path, SINGLE)
+    with pool.Pool(setting(source), 1, 0, tmp_path, admit) as workers:
+        with pytest.raises(InputError, match="a bad one"):
+            workers.compile_one("store[hip:gfx942](x:*fp32:D,V=1.0){num_warps=1}", 60.0)
+        for _ in range(2):
+            _, data = workers.compile_one("store[hip:gfx942](x:*fp32:D,V=1.0){num_warps=1}", 60.0)
+        assert [path.parent.parent for path in tmp_path.glob("*/1/object")] == list(tmp_path.glob("aotkern-*"))
+    assert data.startswith(b"\x7fELF")
+    assert len(asked) == 2
+    assert not list(tmp_path.glob("aotkern-*"))
