@@ -33,9 +33,17 @@ def write(paths: Sequence[Path], report: GateReport) -> None:
         MissingToolError: A format needs a library that is not installed.
     """
     for path in paths:
-        content = formats.of(path)(report)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content, "utf-8", errors="backslashreplace")
-        except OSError as error:
-            raise InputError.one(str(path), "a report that can be written", error.strerror or str(error)) from error
+        save(path, formats.of(path)(report))
+
+
+def save(path: Path, content: str) -> None:
+    """Write one report, and the folders on its way.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, "utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise InputError.one(str(path), "a report that can be written", error.strerror or str(error)) from error

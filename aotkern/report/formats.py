@@ -8,11 +8,11 @@ from pathlib import Path
 
 from aotkern.audit.gate import GateReport
 from aotkern.errors import InputError
-from aotkern.report import coverage, html, jit_machine, jit_page, junit, machine, markdown, sarif, text
+from aotkern.report import coverage, html, jit_machine, jit_page, junit, machine, markdown, replay, sarif, text
 
 Render = Callable[[GateReport], str]
 
-SHOWN_BY = (coverage, jit_machine, jit_page)
+SHOWN_BY = (coverage, jit_machine, jit_page, replay)
 """Modules that are here for what they register: the JSON form and the page's blocks of an audit."""
 
 
