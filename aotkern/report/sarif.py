@@ -1,7 +1,8 @@
 """SARIF 2.1.0, for code scanning: one result for each finding, with a place in a file.
 
-The place is the kernel's `def` where its source is known, and the file that the step names otherwise. Variants are logical locations; a fingerprint made of audit, state and variant lets a later run recognise a finding. A
-step that could not tell has no results: it is a notification, and the run then counts as not successful.
+The place is the kernel's `def` where its source is known, and the file that the step names otherwise. Variants are
+logical locations; a fingerprint made of audit, state and variant lets a later run recognise a finding. A step that
+could not tell has no results: it is a notification, and the run then counts as not successful.
 """
 
 from __future__ import annotations
