@@ -226,7 +226,8 @@ class _Reader:
         return NumericsStep(Path(form.text("bundle")), form.text("cases"), form.count("most"), form.count("seed"))
 
     def _replay(self, form: Fields) -> ReplayStep:
-        counts = self._table(form.get("compiles"), f"{self._inside(form)}.compiles", (), PHASES)
+        value = form.get("compiles") if form.has("compiles") else {PHASES[0]: 0}  # what is missing was noted already
+        counts = self._table(value, f"{self._inside(form)}.compiles", (), PHASES)
         if form.get("compiles") == {}:
             self.problems.append(Problem(counts.where, f"a bound for one of {', '.join(PHASES)}", "none"))
         compiles = {phase: counts.count(phase) for phase in PHASES if counts.has(phase)}

@@ -50,8 +50,8 @@ most = 12
 seed = 0
 
 # A workload is served on paper, in graph captures, warm-up and scored requests, and this bundle must serve every call
-# (see `aotkern audit replay`). Each phase that is to be judged is named with the most compiles that it may cause. For an
-# arm of Triton's JIT leave `bundle` away.
+# (see `aotkern audit replay`). Each phase that is to be judged is named with the most compiles that it may cause. Leave
+# `bundle` away for an arm of Triton's JIT.
 [[replay]]
 workload = "audits/serving.toml"
 arm = "bundle"
