@@ -180,8 +180,10 @@ def _verify(path: Path) -> Report:
 
 
 def _identity(step: IdentityStep) -> Report:
+    if step.bundle.resolve() == step.baseline.resolve():
+        raise InputError.one(str(step.baseline), "a baseline that is not the bundle itself", "the same file")
     known: dict[Digest, CodeObject] = {}
-    return identity.compare(Side.either(step.baseline, known), Side.either(step.bundle, known), step.only)
+    return identity.compare(Side.either(step.baseline, known), Side.bundle(step.bundle, known), step.only)
 
 
 def _resources(step: ResourcesStep) -> Report:
@@ -197,7 +199,7 @@ def _reproducible(step: ReproducibleStep, circumstances: Circumstances) -> Repor
 
 
 def _coverage(step: CoverageStep) -> Report:
-    catalogue = Catalogue.of_manifest(str(step.bundle), Side.either(step.bundle).manifest)
+    catalogue = Catalogue.of_manifest(str(step.bundle), Side.bundle(step.bundle).manifest)
     return proof.prove(catalogue, domains.read(step.domain), str(step.domain))
 
 
@@ -222,7 +224,8 @@ def _replay(step: ReplayStep) -> Report:
     if (arm.kind == BUNDLE) != (step.bundle is not None):
         expected = "a bundle for an arm of prebuilt variants, and none for another"
         raise InputError.one(f"{step.workload}: arm {arm.name}", expected, f"{step.bundle or 'none'} ({arm.kind})")
-    result = replayed.on_paper(workload, arm, workload.server, step.bundle)
+    variants = Catalogue.of_manifest(str(step.bundle), Side.bundle(step.bundle).manifest) if step.bundle else None
+    result = replayed.on_paper(workload, arm, workload.server, variants)
     return replays.ReplayReport(workload.name, result, step.compiles)
 
 

@@ -9,6 +9,7 @@ from typing import NoReturn
 import click
 
 from aotkern.audit.counting import count_jit
+from aotkern.audit.coverage.catalogue import Catalogue
 from aotkern.audit.findings import Verdict
 from aotkern.audit.gate import GateReport, StepResult
 from aotkern.audit.replay import run
@@ -16,6 +17,7 @@ from aotkern.audit.replay.arms import LaunchingArm, fresh
 from aotkern.audit.replay.drive import ArmResult, drive
 from aotkern.audit.replay.judge import AUDIT, ReplayReport, usual_bounds
 from aotkern.audit.replay.workload import BUNDLE, Arm, Workload
+from aotkern.audit.sides import Side
 from aotkern.cli import common
 from aotkern.cli import reports as files
 from aotkern.errors import InputError
@@ -56,12 +58,13 @@ def replay(
     files.check(reports)
     parsed = Workload.read(Path(workload))
     arms = [parsed.arm(name) for name in names] or list(parsed.arms)
+    variants = Catalogue.of_manifest(bundle, Side.either(Path(bundle)).manifest) if bundle else None
     steps: list[StepResult] = []
     replayed: list[ReplayReport] = []
     for arm in arms:
         started = time.perf_counter()
         if device == run.ON_PAPER:
-            result = run.on_paper(parsed, arm, server or parsed.server, Path(bundle) if bundle else None)
+            result = run.on_paper(parsed, arm, server or parsed.server, variants)
         else:
             result = _launching(parsed, arm, server or parsed.server, bundle, device)
         replayed.append(ReplayReport(parsed.name, result, usual_bounds(result)))

@@ -12,7 +12,7 @@ from gate_scratch import QUIET, asked, edit, run
 
 from aotkern.audit import gate
 from aotkern.audit.findings import Verdict
-from aotkern.audit.policy import IdentityStep, NumericsStep, Policy, ReproducibleStep, ResourcesStep
+from aotkern.audit.policy import CoverageStep, IdentityStep, NumericsStep, Policy, ReproducibleStep, ResourcesStep
 from aotkern.audit.resources import Rule
 from aotkern.bundle import Bundle
 from aotkern.manifest import Manifest
@@ -121,6 +121,24 @@ def test_bundles_of_another_target_are_not_compared(repository: Path) -> None:
     assert step.verdict is Verdict.UNKNOWN
     assert "hip:gfx942" in step.message
     assert "hip:gfx950" in step.message
+
+
+def test_a_bundle_that_is_compared_with_itself_proves_nothing(repository: Path) -> None:
+    bundle, manifest = Path("out/small.gfx942.aotk"), Path("manifests/gfx942.json")
+    policy = Policy(
+        identity=(IdentityStep(bundle, Path("out/../out/small.gfx942.aotk")), IdentityStep(manifest, manifest))
+    )
+    steps = gate.run(policy, "policy", QUIET).steps
+    assert [step.verdict for step in steps] == [Verdict.UNKNOWN] * 2
+    assert all("expected a baseline that is not the bundle itself" in step.message for step in steps)
+
+
+def test_a_manifest_does_not_stand_in_for_the_bundle_that_ships(repository: Path) -> None:
+    manifest, copy = Path("manifests/gfx942.json"), Path("copy.json")
+    copy.write_bytes(manifest.read_bytes())
+    Path("calls.toml").write_text(DOMAIN, "utf-8")
+    policy = Policy(identity=(IdentityStep(copy, manifest),), coverage=(CoverageStep(copy, Path("calls.toml")),))
+    assert [step.verdict for step in gate.run(policy, "policy", QUIET).steps] == [Verdict.FINDINGS] * 2
 
 
 def test_a_gate_without_steps_could_not_tell() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +12,6 @@ from aotkern.audit.coverage.catalogue import Catalogue
 from aotkern.audit.replay.arms import BundleArm, JitArm
 from aotkern.audit.replay.drive import ArmResult, OpenServer, drive
 from aotkern.audit.replay.workload import BUNDLE, Arm, Workload
-from aotkern.audit.sides import Side
 from aotkern.build import registry
 from aotkern.errors import AotkernError, InputError, MissingToolError
 from aotkern.spec import expand
@@ -70,23 +68,22 @@ def functions(kernels: Kernels) -> dict[str, Any]:
     return {kernel.declaration.name: kernel.declaration.function for kernel in kernels}
 
 
-def on_paper(workload: Workload, arm: Arm, server: str, bundle: Path | None) -> ArmResult:
+def on_paper(workload: Workload, arm: Arm, server: str, variants: Catalogue | None) -> ArmResult:
     """Serve a workload on one arm, without a GPU.
 
     Args:
         workload: What is served.
         arm: How.
         server: The module, or file, whose host code is driven.
-        bundle: Prebuilt variants, a bundle or a manifest; without it those that the kernels declare.
+        variants: The prebuilt variants of an arm that has such; without them those that the kernels declare.
 
     Raises:
-        InputError: The server, its settings or the bundle do not fit, or its code fails.
-        IntegrityError: The bundle does not verify.
+        InputError: The server, its settings or the variants do not fit, or its code fails.
         MissingToolError: Triton or torch is missing.
     """
     opened = open_server(server)
     if arm.kind == BUNDLE:
-        look_up = BundleArm(_catalogue(arm, server, bundle))
+        look_up = BundleArm(_for_arm(arm, variants or declared(arm, kernels_of(server))))
         with driving(server):
             return drive(workload, arm, look_up, opened(look_up, ON_PAPER, arm.settings))
     launcher = JitArm(functions(kernels_of(server)))
@@ -94,13 +91,10 @@ def on_paper(workload: Workload, arm: Arm, server: str, bundle: Path | None) -> 
         return drive(workload, arm, launcher, opened(launcher, ON_PAPER, arm.settings))
 
 
-def _catalogue(arm: Arm, server: str, bundle: Path | None) -> Catalogue:
-    if bundle is None:
-        return declared(arm, kernels_of(server))
-    found = Catalogue.of_manifest(str(bundle), Side.either(bundle).manifest)
-    if found.target != arm.target:
-        raise InputError.one(str(bundle), f"a bundle for {arm.target}", f"one for {found.target}")
-    return found
+def _for_arm(arm: Arm, variants: Catalogue) -> Catalogue:
+    if variants.target != arm.target:
+        raise InputError.one(variants.label, f"a bundle for {arm.target}", f"one for {variants.target}")
+    return variants
 
 
 def declared(arm: Arm, kernels: Kernels) -> Catalogue:
