@@ -121,7 +121,7 @@ def test_a_bundle_that_serves_every_call_is_clean(served: Path) -> None:
     assert found["subject"] == "out/small.gfx942.aotk, arm bundle"
     (arm,) = found["report"]["arms"]
     assert arm["served"] == {"launches": 4, "variants": 1}
-    assert "4 launches, 4 of them by 1 prebuilt variants" in found["message"]
+    assert "4 launches, 4 of them by 1 prebuilt variant;" in found["message"]
     assert "would compile: capture 0 (at most 0), warmup 0 (at most 0), scored 0 (at most 0)" in found["message"]
     jsonschema.Draft202012Validator(schemas.load("gate")).validate({**answer, "steps": list(answer["steps"].values())})
 

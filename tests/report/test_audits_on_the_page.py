@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import jsonschema
+import reports_made as made
 
 from aotkern import schemas
 from aotkern.audit.coverage.proof import CoverageReport, Gap, KernelCoverage
@@ -15,10 +16,6 @@ from aotkern.audit.jit.events import Compile, Log, Outcome, Process, Tuning
 from aotkern.audit.jit.judge import judge
 from aotkern.audit.numerics import NumericsReport
 from aotkern.audit.numerics import Outcome as Numbers
-from aotkern.audit.replay.arms import Met
-from aotkern.audit.replay.drive import ArmResult
-from aotkern.audit.replay.judge import ReplayReport
-from aotkern.audit.replay.workload import Arm
 from aotkern.report import formats, html, jit_page, markdown
 from aotkern.report.contributions import contribution, page
 from aotkern.report.numerics import machine
@@ -76,26 +73,8 @@ def test_a_jit_audit_fits_every_report():
     assert report.summary == "compiles by phase: startup 1, serving 1; tunings: 1; findings: 1"
 
 
-PHASES = {"capture": (2, 0), "warmup": (3, 1), "scored": (1000, 990)}
-
-
-def replayed(kind="jit", bounds=None):
-    """An arm whose kernel compiles in step 1, in a graph capture, and three times in step 7, while scored."""
-    arm = Arm("an arm", Target.parse("gfx942"), kind, {})
-    met = (Met(1, "capture", "scale"), *[Met(7, "scored", "scale")] * 3)
-    gap = Gap(1, "n = 17", KEY, ("n: i32:D is needed",), ("declare n as any",))
-    places = [("capture", "scale"), ("scored", "scale"), ("scored", "mix")]
-    missed = kind == "bundle"
-    result = ArmResult(
-        arm=arm, kernels=("mix", "scale"), binaries={places[0]: 1, places[1]: 3}, launches=dict.fromkeys(places, 2_500),
-        steps=PHASES, report=judge(Log(), Budget()), gaps={places[1]: (gap,)} if missed else {},
-        served={("mix", "k"): 2_500} if missed else {}, met=met,
-    )  # fmt: skip
-    return ReplayReport("a workload", result, {"scored": 0} if bounds is None else bounds)
-
-
 def test_a_replay_is_a_map_and_a_timeline_of_steps():
-    chart, timeline = contribution(replayed()).blocks
+    chart, timeline = contribution(made.replayed()).blocks
     assert chart.cells == {
         ("scale", "capture"): Cell("1 compile in 2,500 launches", Tone.NOTICE),
         ("scale", "scored"): Cell("3 compiles in 2,500 launches", Tone.BAD),
@@ -108,31 +87,34 @@ def test_a_replay_is_a_map_and_a_timeline_of_steps():
         Bar("scale", 1, 1, "capture", "scale: 1 compile"),
         Bar("scale", 7, 1, "scored", "scale: 3 compiles"),
     )
-    drawn = html.render(GateReport("p", (StepResult.of("replay", "b", replayed(), 0.1),)))
+    drawn = html.render(GateReport("p", (StepResult.of("replay", "b", made.replayed(), 0.1),)))
     assert "<span>1,005 steps</span>" in drawn
     assert "scale: 3 compiles: scored, 1 steps from 7" in drawn
 
 
 def test_a_replay_of_a_bundle_lists_the_calls_that_nothing_serves():
-    *_, gaps = contribution(replayed("bundle")).blocks
-    assert gaps.rows == (("scored", "scale", "n = 17", KEY, "n: i32:D is needed; declare n as any"),)
-    (finding,) = replayed("bundle").findings
+    *_, gaps = contribution(made.replayed("bundle")).blocks
+    assert gaps.rows == (
+        ("scored", "scale", "n = 17", made.key("scale", made.GFX942), "n: i32:D is needed; declare n as any"),
+    )
+    nearest = made.key("scale", made.GFX942)
+    (finding,) = made.replayed("bundle").findings
     assert (finding.subject, finding.state) == ("scale", "no variant")
     assert finding.message == (
-        f"no variant serves a call in phase scored; nearest: {KEY}, differs in: n: i32:D is needed (declare n as any)"
+        f"no variant serves a call in phase scored; nearest: {nearest}, differs in: n: i32:D is needed (declare n as any)"
     )
     text = (
-        "7,500 launches, 2,500 of them by 1 prebuilt variants; would compile: capture 1, warmup 0, scored 3 (at most 0)"
+        "7,500 launches, 2,500 of them by 1 prebuilt variant; would compile: capture 1, warmup 0, scored 3 (at most 0)"
     )
-    assert replayed("bundle").summary == f"a workload: {text}"
+    assert made.replayed("bundle").summary == f"a workload: {text}"
 
 
 def test_a_bound_on_what_was_not_launched_shows_nothing_unless_another_is_exceeded():
-    assert replayed(bounds={"capture": 1}).verdict is Verdict.CLEAN
-    idle = replayed(bounds={"capture": 1, "warmup": 0})
+    assert made.replayed(bounds={"capture": 1}).verdict is Verdict.CLEAN
+    idle = made.replayed(bounds={"capture": 1, "warmup": 0})
     assert (idle.verdict, idle.findings) == (Verdict.UNKNOWN, ())
     assert "in phase warmup" in idle.summary
-    assert replayed(bounds={"warmup": 0, "scored": 2}).verdict is Verdict.FINDINGS
+    assert made.replayed(bounds={"warmup": 0, "scored": 2}).verdict is Verdict.FINDINGS
 
 
 def numerics():
@@ -181,7 +163,7 @@ def test_a_full_coverage_has_no_table_of_gaps():
 
 
 def test_every_audit_has_its_document_in_the_gate():
-    reports = {"jit": judge(LOG, Budget()), "numerics": numerics(), "coverage": coverage(), "replay": replayed()}
+    reports = {"jit": judge(LOG, Budget()), "numerics": numerics(), "coverage": coverage(), "replay": made.replayed()}
     gate = GateReport("p", tuple(StepResult.of(name, "s", report, 0.1) for name, report in reports.items()))
     document = json.loads(formats.of(Path("x.json"))(gate))
     jsonschema.Draft202012Validator(schemas.load("gate")).validate(document)

@@ -63,7 +63,8 @@ class ReplayReport:
             return f"{self.workload}: {self.obstacle}"
         launches = sum(result.launches.values())
         phases = ", ".join(f"{phase} {result.compiled(phase)}{self._bound(phase)}" for phase in PHASES)
-        served = f", {sum(result.served.values()):,} of them by {len(result.served)} prebuilt variants"
+        variants = f"{len(result.served)} prebuilt variant" + ("" if len(result.served) == 1 else "s")
+        served = f", {sum(result.served.values()):,} of them by {variants}"
         found = served if result.arm.kind == BUNDLE else ""
         return f"{self.workload}: {launches:,} launches{found}; would compile: {phases}"
 
