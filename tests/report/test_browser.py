@@ -169,13 +169,14 @@ def test_it_prints_with_everything_open(show):
     assert printed.startswith(b"%PDF")
 
 
-def test_printed_variants_stay_readable(show):
+def test_keys_stay_readable_on_screen_and_on_paper(show):
     """Keys of hundreds of characters among a dozen columns: a line of their own, and not a letter on each line."""
     page = show(made.large(300))
-    page.devtools("Emulation.setEmulatedMedia", media="print")
-    page.devtools("Emulation.setDeviceMetricsOverride", width=1000, height=700, deviceScaleFactor=1, mobile=False)
-    box = "return document.querySelector('#all tbody td.key').getBoundingClientRect().toJSON()"
-    assert (page.run(box)["width"] > 800, page.run(box)["height"] < 40) == (True, True)
+    for media in ("screen", "print"):
+        page.devtools("Emulation.setEmulatedMedia", media=media)
+        page.devtools("Emulation.setDeviceMetricsOverride", width=1000, height=700, deviceScaleFactor=1, mobile=False)
+        box = page.run("return document.querySelector('#all tbody td.key').getBoundingClientRect().toJSON()")
+        assert (box["width"] > 800, box["height"] < 40) == (True, True), (media, box)
     page.devtools("Emulation.setEmulatedMedia", media="")
     page.devtools("Emulation.clearDeviceMetricsOverride")
     printed = base64.b64decode(page.devtools("Page.printToPDF")["data"])
