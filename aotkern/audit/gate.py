@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -129,7 +130,10 @@ def run(policy: Policy, label: str, circumstances: Circumstances) -> GateReport:
     Raises:
         InputError: A source that the policy names is not there; nothing was run.
     """
-    found = places.of(policy.sources)
+    try:
+        found = places.of(policy.sources)
+    except InputError as error:
+        raise InputError(error.within(f"{label}: sources")) from error
     return GateReport(label, tuple(_carried_out(planned) for planned in _steps(policy, circumstances)), found)
 
 
@@ -172,6 +176,11 @@ def _carried_out(planned: _Planned) -> StepResult:
         return StepResult(name, subject, Verdict.FINDINGS, seconds, f"refused: {error.problems[0]}", found, None, place)
     except AotkernError as error:
         return StepResult(name, subject, Verdict.UNKNOWN, time.perf_counter() - started, str(error), place=place)
+    except Exception as error:
+        # Steps run code of the project (cases, servers, kernels): its faults, and our own, do not hide the other steps.
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        message = f"{type(error).__name__}: {error} (at {last.filename}:{last.lineno})"
+        return StepResult(name, subject, Verdict.UNKNOWN, time.perf_counter() - started, message, place=place)
     return StepResult.of(name, subject, report, time.perf_counter() - started, place)
 
 

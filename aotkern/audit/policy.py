@@ -155,7 +155,9 @@ class Policy:
         try:
             value = tomllib.loads(path.read_text("utf-8"))
         except OSError as error:
-            raise InputError.one(str(path), "a policy that can be read", error.strerror or str(error)) from error
+            reason = error.strerror or str(error)
+            advice = "; `aotkern audit --init` writes one" if isinstance(error, FileNotFoundError) else ""
+            raise InputError.one(str(path), "a policy that can be read", reason + advice) from error
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise InputError.one(str(path), "TOML", str(error)) from error
         return cls.from_values(value, str(path))

@@ -158,8 +158,9 @@ def import_file(path: Path) -> ModuleType:
     Raises:
         InputError: It cannot be imported.
     """
-    if path.suffix != ".py":
-        raise InputError.one(str(path), "a Python file, whose name ends in .py", path.name)
+    if path.suffix != ".py" or not path.is_file():
+        found = f"the folder {path.name}" if path.is_dir() else path.name
+        raise InputError.one(str(path), "a Python file, whose name ends in .py", found)
     root, names = path.parent, [path.stem]
     while (root / "__init__.py").is_file():
         names.insert(0, root.name)

@@ -134,6 +134,7 @@ def reproducible(
     Builds twice, the second time with another folder, file times, line positions, hash seed, locale, home, time zone,
     job count and order. If the bytes differ, each of these is changed alone and the guilty ones are named.
     """
+    files.check(reports)
     chosen = common.parse_targets(targets) or sources.DEFAULT_TARGETS
     request = builder.Request(sources.parse(kernels), chosen, common.environment(), jobs)
     started = time.perf_counter()

@@ -40,6 +40,8 @@ def coverage(bundle: str, domain: str | None, folder: str | None, reports: tuple
     if domain is not None:
         report = proof.prove(catalogue, domains.read(Path(domain)), domain)
     else:
+        if not Path(str(folder)).is_dir():
+            raise InputError.one("--trace", "a folder of events", f"no such folder: {folder}")
         report = trace.replay(catalogue, read_log(Path(str(folder))).compiles, str(folder))
     step = StepResult.of(proof.AUDIT, bundle, report, time.perf_counter() - started, str(domain or bundle))
     files.write(reports, GateReport("audit coverage", (step,)))

@@ -22,9 +22,9 @@ from aotkern.audit.sides import Side
 from aotkern.cli import common
 from aotkern.cli import reports as files
 from aotkern.errors import InputError
+from aotkern.report import html, jit_page
 from aotkern.report import jit as text
 from aotkern.report import jit_machine as machine
-from aotkern.report import jit_page
 from aotkern.triton_bridge.budget import MODES, SERVING, Budget, PhaseBudget
 from aotkern.triton_bridge.gate import Gate
 from aotkern.triton_bridge.launch import Ready
@@ -124,5 +124,8 @@ def _outputs(reports: tuple[str, ...]) -> list[tuple[str, Path]]:
         form, _, path = item.partition("=")
         if form not in FORMS or not path:
             raise InputError.one("--report", f"FORM=FILE with one of {', '.join(FORMS)}", repr(item))
+        if form == "html":
+            html.require()
+        files.writable(Path(path))
         outputs.append((form, Path(path)))
     return outputs

@@ -40,8 +40,11 @@ def of(path: Path) -> Render:
 
     Raises:
         InputError: No format has this ending.
+        MissingToolError: It needs a library that is not installed.
     """
     if path.suffix not in FORMATS:
         known = ", ".join(FORMATS)
         raise InputError.one(f"report {path}", f"a file name that ends in {known}", repr(path.suffix) or "none")
+    if FORMATS[path.suffix] is html.render:
+        html.require()
     return FORMATS[path.suffix]

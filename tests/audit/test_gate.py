@@ -15,6 +15,7 @@ from aotkern.audit.findings import Verdict
 from aotkern.audit.policy import CoverageStep, IdentityStep, NumericsStep, Policy, ReproducibleStep, ResourcesStep
 from aotkern.audit.resources import Rule
 from aotkern.bundle import Bundle
+from aotkern.errors import InputError
 from aotkern.manifest import Manifest
 from aotkern.target import Target
 
@@ -121,6 +122,37 @@ def test_bundles_of_another_target_are_not_compared(repository: Path) -> None:
     assert step.verdict is Verdict.UNKNOWN
     assert "hip:gfx942" in step.message
     assert "hip:gfx950" in step.message
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "def scale(key, seed):\n    raise ValueError('no inputs')\nCASES = {'scale': scale}\n",
+            "ValueError: no inputs (at ",
+        ),
+        ("raise SystemExit\n", "my_cases.py: expected a module or file with CASES, found SystemExit"),
+        ("1 / 0\n", "my_cases.py: expected a module or file with CASES, found ZeroDivisionError"),
+    ],
+)
+def test_code_of_the_project_that_fails_does_not_hide_the_other_steps(repository: Path, text: str, said: str) -> None:
+    pytest.importorskip("numpy")
+    Path("my_cases.py").write_text(text, "utf-8")
+    bundle = Path("out/small.gfx942.aotk")
+    policy = Policy(verify=(bundle,), numerics=(NumericsStep(bundle, "my_cases.py", 1, 0),))
+    verified, executed = gate.run(policy, "policy", QUIET).steps
+    assert (verified.verdict, executed.verdict) == (Verdict.CLEAN, Verdict.UNKNOWN)
+    assert said in executed.message
+
+
+def test_sources_that_are_not_there_are_refused_before_any_step() -> None:
+    with pytest.raises(InputError, match=r"policy: sources: absent\.py: expected a kernel file or folder"):
+        gate.run(Policy(sources=("absent.py",)), "policy", QUIET)
+
+
+def test_a_policy_that_is_not_there_comes_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "No such file or directory; `aotkern audit --init` writes one" in str(run("audit").exception)
 
 
 def test_a_bundle_that_is_compared_with_itself_proves_nothing(repository: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -81,6 +82,13 @@ def on_paper(workload: Workload, arm: Arm, server: str, variants: Catalogue | No
         InputError: The server, its settings or the variants do not fit, or its code fails.
         MissingToolError: Triton or torch is missing.
     """
+    with warnings.catch_warnings():
+        # What Triton says of its default for the next version concerns a program, and nothing is compiled here.
+        warnings.filterwarnings("ignore", "TRITON_DEFAULT_FP_FUSION")
+        return _on_paper(workload, arm, server, variants)
+
+
+def _on_paper(workload: Workload, arm: Arm, server: str, variants: Catalogue | None) -> ArmResult:
     opened = open_server(server)
     if arm.kind == BUNDLE:
         look_up = BundleArm(_for_arm(arm, variants or declared(arm, kernels_of(server))))
