@@ -405,6 +405,19 @@ def test_publishing_replaces_a_link_and_does_not_write_through_it(tmp_path):
     assert link.read_bytes() == b"new"
 
 
+def test_publishing_leaves_what_a_hard_link_shares_alone(tmp_path):
+    """As in a folder that everybody may write: whoever put the link there keeps the old bytes, readers get the new."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o777)
+    outside, link = tmp_path / "outside", folder / "x.aotk"
+    outside.write_bytes(b"precious")
+    link.hardlink_to(outside)
+    publish(link, b"new")
+    assert (outside.read_bytes(), link.read_bytes()) == (b"precious", b"new")
+    assert not link.samefile(outside)
+
+
 def test_a_link_planted_under_the_name_of_a_temporary_file_is_not_followed(tmp_path, monkeypatch):
     outside = tmp_path / "outside"
     outside.write_bytes(b"precious")
