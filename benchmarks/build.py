@@ -30,7 +30,7 @@ def measure(options: Options) -> Run:
     return observation.run(
         (*tables, again),
         (
-            Bar("build, 2 jobs against 1", "x", 1.85, at_most=False, measured=two_over_one),
+            two_jobs(two_over_one),
             Bar("rebuild of 1,000 variants, nothing changed", "s", 0.5, at_most=True, measured=unchanged),
         ),
         (
@@ -38,6 +38,14 @@ def measure(options: Options) -> Run:
             "processes.",
         ),
     )
+
+
+def two_jobs(ratio: float) -> Bar:
+    """What was promised of two jobs; a gain that two jobs cannot have is none."""
+    what, busy = "build, 2 jobs against 1", f"{ratio:.4g} x, more than two jobs can give: other programs held the cores"
+    if ratio > 2:
+        return Bar(what, "x", 1.85, at_most=False, measured=None, why=busy)
+    return Bar(what, "x", 1.85, at_most=False, measured=ratio)
 
 
 def rebuild(options: Options) -> Table:

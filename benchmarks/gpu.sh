@@ -3,9 +3,9 @@
 #
 #     benchmarks/gpu.sh FOLDER RESULTS
 #
-# FOLDER is what benchmarks/prepare.py made. RESULTS gets launch.json, cold_start.json, tests.txt and, where FOLDER has
-# the decode family, serve_decode.txt. Nothing is
-# downloaded; aotkern, its run-time dependencies, torch, Triton and pytest must be importable by python3.
+# FOLDER is what benchmarks/prepare.py made, and liger.*.aotk (see benchmarks/unchanged.py). RESULTS gets a JSON file of
+# each benchmark, the decode family's comparison with float64 (decode.*.json), tests.txt and serve_decode.txt. Nothing is
+# downloaded; aotkern, its run-time dependencies, torch, Triton, pytest and liger-kernel must be importable by python3.
 set -u
 folder=$1 results=$2
 root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
@@ -20,12 +20,16 @@ fi
 python3 -c 'from aotkern import _fastpath; print("extension:", _fastpath.__file__)'
 
 status=0
-python3 "$root/benchmarks/launch.py" "$folder/bench.sm90.aotk" "$results/launch.json" || status=1
-python3 "$root/benchmarks/cold_start.py" "$folder/bench.sm90.aotk" "$results/cold_start.json" || status=1
-if [ -e "$folder/decode.sm90.aotk" ]; then
+cd "$root"
+python3 -m benchmarks launch cold-start kernels serving unchanged --bundles "$folder" --json-dir "$results" || status=1
+if [ -e "$folder/kernels.sm90.aotk" ]; then
+  for design in gfx950 gfx942; do
+    python3 benchmarks/h200_decode.py --launcher "$folder/kernels.sm90.aotk" --design $design \
+      --json "$results/decode.$design.json" | tail -1 || status=1
+  done
   # An installed aotkern brings its kernels under this name.
   site=$(mktemp -d) && ln -s "$root/kernels" "$site/aotkern_kernels"
-  PYTHONPATH="$PYTHONPATH:$site" python3 "$root/examples/serve_decode.py" "$folder/decode.sm90.aotk" --units 256 \
+  PYTHONPATH="$PYTHONPATH:$site" python3 "$root/examples/serve_decode.py" "$folder/kernels.sm90.aotk" --units 132 \
     >"$results/serve_decode.txt" 2>&1 || status=1
   cat "$results/serve_decode.txt"
 fi

@@ -141,9 +141,10 @@ def random_list(generator: torch.Generator, rows: int, length: int, slots: int, 
 class Caches:
     """The two caches that every shape draws from."""
 
-    def __init__(self) -> None:
+    def __init__(self, extra_slots: int = EXTRA_SLOTS) -> None:
+        self.extra_slots = extra_slots
         self.main, main_rows = packed_cache(100, MAIN_SLOTS, layout.MAIN_BLOCK_SIZE)
-        self.extra, extra_rows = packed_cache(101, EXTRA_SLOTS, layout.C128A_BLOCK_SIZE)
+        self.extra, extra_rows = packed_cache(101, extra_slots, layout.C128A_BLOCK_SIZE)
         self.dense = main_rows, extra_rows
 
     def inputs(self, shape: Shape, seed: int, *, with_sink: bool, invalid: bool, length: int | None = None) -> Inputs:
@@ -152,7 +153,7 @@ class Caches:
         q = torch.randn(shape.rows, HEADS, layout.HEAD_DIM, generator=generator, device=DEVICE) * 0.125
         extra = shape.extra if length is None else length
         main_list = random_list(generator, shape.rows, layout.SLIDING_WINDOW, MAIN_SLOTS, invalid=invalid)
-        extra_list = random_list(generator, shape.rows, extra, EXTRA_SLOTS, invalid=invalid)
+        extra_list = random_list(generator, shape.rows, extra, self.extra_slots, invalid=invalid)
         return Inputs(
             q=q.bfloat16(),
             main=Segment(self.main, main_list),

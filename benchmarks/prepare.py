@@ -3,8 +3,8 @@
     python benchmarks/prepare.py FOLDER [--target cuda:90] [--extension] [--decode]
 
 FOLDER then holds `bench.sm90.aotk` and `gpu.sm90.aotk` (the benchmarks' and the GPU tests' kernels); with `--decode`,
-`decode.sm90.aotk` as well (what the example serving loop launches; some minutes); with `--extension`, what is written
-in C, for a machine without a compiler. Take it to the GPU machine together with the repository, and run
+`kernels.sm90.aotk` as well (the kernels that aotkern ships, 220 variants; ten minutes); with `--extension`, what is
+written in C, for a machine without a compiler. Take it to the GPU machine together with the repository, and run
 `benchmarks/gpu.sh FOLDER RESULTS` there.
 """
 
@@ -19,12 +19,6 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-SERVED = (
-    "pack_ragged*",
-    "decode_reduce*HAS_SINK=True*ADAPTIVE=False*",
-    "decode_partial_gfx950*HAS_EXTRA=True*ADAPTIVE=False*",
-)
-"""What the example serving loop launches of the kernels that aotkern ships."""
 SOURCES = {"bench": HERE / "bench_kernels.py", "gpu": ROOT / "tests" / "gpu" / "gpu_kernels.py"}
 
 
@@ -46,11 +40,10 @@ def main() -> None:
     options = parser.parse_args()
     shutil.rmtree(options.folder, ignore_errors=True)
     options.folder.mkdir(parents=True)
-    sources = {**SOURCES, **({"decode": ROOT / "kernels"} if options.decode else {})}
+    sources = {**SOURCES, **({"kernels": ROOT / "kernels"} if options.decode else {})}
     for name, source in sources.items():
         where = ("--name", name, "-t", options.target, "-o", options.folder, "-j", options.jobs)
-        only = [word for pattern in SERVED for word in ("--only", pattern)] if name == "decode" else []
-        subprocess.run([sys.executable, "-m", "aotkern", "build", source, *where, *only], cwd=ROOT, check=True)
+        subprocess.run([sys.executable, "-m", "aotkern", "build", source, *where], cwd=ROOT, check=True)
     if options.extension:
         extension(options.folder)
 

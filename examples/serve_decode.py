@@ -4,8 +4,8 @@
     python examples/serve_decode.py bundles                      # on a GPU that one of the bundles fits
     python examples/serve_decode.py bundles --plan gfx950        # anywhere: launches are written down, not run
 
-The split counts that were built belong to parts with 256 compute units (gfx950) or 304 (gfx942). A GPU with another
-number, such as an NVIDIA one, is served with `--units 256`.
+The split counts that were built belong to parts with 256 compute units (gfx950), 304 (gfx942) or 132 (an H200). A GPU
+with another number is served with `--units`, and one of these.
 
 Each step packs the index lists of its rows and attends to the main and the compressed cache, as the attention layer of
 a server does. The loop ends with what was dispatched, what was missed and what was compiled; the last two must be none.

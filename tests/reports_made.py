@@ -5,13 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from aotkern.audit.contents import ContentsReport, KernelContents
+from aotkern.audit.coverage.proof import Gap
 from aotkern.audit.findings import Finding, Verdict
 from aotkern.audit.gate import GateReport, StepResult
 from aotkern.audit.identity import Comparison, IdentityReport, State
+from aotkern.audit.jit.events import Log
+from aotkern.audit.jit.judge import judge
+from aotkern.audit.replay.arms import Met
+from aotkern.audit.replay.drive import ArmResult
+from aotkern.audit.replay.judge import ReplayReport
+from aotkern.audit.replay.workload import Arm
 from aotkern.audit.reproducible import ReproducibleReport
 from aotkern.audit.resources import ResourceReport, Usage
 from aotkern.digest import Digest
 from aotkern.target import Target
+from aotkern.triton_bridge.budget import Budget
 
 GFX942, GFX950 = Target.parse("gfx942"), Target.parse("gfx950")
 
@@ -119,6 +127,24 @@ def large(variants: int = 2000) -> GateReport:
     bounded = ResourceReport(GFX942, dict.fromkeys(keys, USAGE), (), {}, 1)
     steps = (StepResult.of("identity", "a", compared, 1.0, "m"), StepResult.of("resources", "b", bounded, 1.0, "m"))
     return GateReport("audits/policy.toml", steps)
+
+
+PHASES = {"capture": (2, 0), "warmup": (3, 1), "scored": (1000, 990)}
+
+
+def replayed(kind="jit", bounds=None):
+    """An arm whose kernel compiles in step 1, in a graph capture, and three times in step 7, while scored."""
+    arm = Arm("an arm", GFX942, kind, {})
+    met = (Met(1, "capture", "scale"), *[Met(7, "scored", "scale")] * 3)
+    gap = Gap(1, "n = 17", key("scale", GFX942), ("n: i32:D is needed",), ("declare n as any",))
+    places = [("capture", "scale"), ("scored", "scale"), ("scored", "mix")]
+    missed = kind == "bundle"
+    result = ArmResult(
+        arm=arm, kernels=("mix", "scale"), binaries={places[0]: 1, places[1]: 3}, launches=dict.fromkeys(places, 2_500),
+        steps=PHASES, report=judge(Log(), Budget()), gaps={places[1]: (gap,)} if missed else {},
+        served={("mix", "k"): 2_500} if missed else {}, met=met,
+    )  # fmt: skip
+    return ReplayReport("a workload", result, {"scored": 0} if bounds is None else bounds)
 
 
 def saved(folder: Path, text: str, name: str = "report.html") -> Path:

@@ -13,7 +13,7 @@ try:
 except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib
 
-from making import GFX942, packed
+from making import GFX942, SCALE, built, packed, written
 
 ROOT = Path(__file__).parents[1]
 
@@ -286,6 +286,31 @@ def test_reading_commands_work_without_triton_and_torch(sample, tmp_path, argume
     assert code == 0, output
     assert output
     assert not {name for name in imported if inside(name, ("triton", "torch", "numpy"))}
+
+
+@pytest.mark.parametrize("audit", ["numerics", "static"])
+def test_an_audit_that_needs_numpy_says_so(sample, tmp_path, audit):
+    path = tmp_path / "scale.gfx942.aotk"
+    path.write_bytes(packed(sample.build(GFX942)))
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT, "\n".join(sys.path), "audit", audit, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = f"aotkern: numpy is needed for `{audit}`: pip install 'aotkern[emulator]'"
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, said)
+
+
+def test_a_difference_is_found_without_numpy(sample, tmp_path):
+    """Instructions are shown side by side where the disassembler is installed; it does without numpy."""
+    old, new = tmp_path / "old.aotk", tmp_path / "new.aotk"
+    old.write_bytes(packed(sample.build(GFX942)))
+    changed = built(written(tmp_path, SCALE.replace("tl.constexpr(3)", "tl.constexpr(5)"), "scale.py"), GFX942)
+    new.write_bytes(packed(changed.targets[GFX942]))
+    code, output, _ = without_compiler("diff", old, new, folder=tmp_path)
+    assert code == 1, output
+    assert "different" in output
 
 
 def test_verify_imports_nothing_that_it_does_not_need(sample, tmp_path):

@@ -113,7 +113,9 @@ def load(source: str) -> Mapping[str, CaseFunction]:
             spec.loader.exec_module(module)
         else:
             module = importlib.import_module(source)
-    except (ImportError, OSError, SyntaxError) as error:
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:
         raise InputError.one(source, "a module or file with CASES", f"{type(error).__name__}: {error}") from error
     found = getattr(module, "CASES", None)
     if not isinstance(found, Mapping) or not found:

@@ -5,18 +5,37 @@ A step that cannot be carried out does not stop the others; it counts as "could 
 
 from __future__ import annotations
 
+import re
+import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from aotkern.audit import contents, identity, reproducible, resources
+from aotkern.audit import contents, identity, places, reproducible, resources
 from aotkern.audit.coverage import domain as domains
 from aotkern.audit.coverage import proof
 from aotkern.audit.coverage.catalogue import Catalogue
 from aotkern.audit.findings import Finding, Report, Verdict
-from aotkern.audit.policy import CoverageStep, IdentityStep, NumericsStep, Policy, ReproducibleStep, ResourcesStep
+from aotkern.audit.jit import budget as budgets
+from aotkern.audit.jit import judge as jit
+from aotkern.audit.jit import program
+from aotkern.audit.places import Place
+from aotkern.audit.policy import (
+    CoverageStep,
+    IdentityStep,
+    JitStep,
+    NumericsStep,
+    Policy,
+    ReplayStep,
+    ReproducibleStep,
+    ResourcesStep,
+)
+from aotkern.audit.replay import judge as replays
+from aotkern.audit.replay import run as replayed
+from aotkern.audit.replay.workload import BUNDLE, Workload
 from aotkern.audit.sides import Side, mnemonics
 from aotkern.build import sources
 from aotkern.build.builder import Request, Step
@@ -25,6 +44,8 @@ from aotkern.codeobject import CodeObject
 from aotkern.digest import Digest
 from aotkern.errors import AotkernError, InputError, IntegrityError, MissingToolError
 from aotkern.target import Backend
+from aotkern.triton_bridge.gate import Gate
+from aotkern.triton_bridge.launch import Ready
 
 Progress = Callable[[Step], None]
 
@@ -61,10 +82,17 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class GateReport:
-    """All steps, and the verdict over them."""
+    """All steps, and the verdict over them.
+
+    Attributes:
+        policy: What was run, for people.
+        steps: What came out.
+        places: Where kernels are defined, by name, as far as that is known.
+    """
 
     policy: str
     steps: tuple[StepResult, ...]
+    places: Mapping[str, Place] = field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict:
@@ -98,8 +126,15 @@ def run(policy: Policy, label: str, circumstances: Circumstances) -> GateReport:
         policy: The steps.
         label: The policy's name, for the report.
         circumstances: What they need from outside.
+
+    Raises:
+        InputError: A source that the policy names is not there; nothing was run.
     """
-    return GateReport(label, tuple(_carried_out(planned) for planned in _steps(policy, circumstances)))
+    try:
+        found = places.of(policy.sources)
+    except InputError as error:
+        raise InputError(error.within(f"{label}: sources")) from error
+    return GateReport(label, tuple(_carried_out(planned) for planned in _steps(policy, circumstances)), found)
 
 
 def _steps(policy: Policy, circumstances: Circumstances) -> Iterator[_Planned]:
@@ -119,6 +154,12 @@ def _steps(policy: Policy, circumstances: Circumstances) -> Iterator[_Planned]:
         yield _Planned(proof.AUDIT, str(domain.bundle), str(domain.domain), partial(_coverage, domain))
     for numbers in policy.numerics:
         yield _Planned("numerics", str(numbers.bundle), str(numbers.bundle), partial(_numerics, numbers))
+    for served in policy.replay:
+        subject = f"{served.bundle or served.workload}, arm {served.arm}"
+        yield _Planned(replays.AUDIT, subject, str(served.workload), partial(_replay, served))
+    for watched in policy.jit:
+        subject = " ".join(watched.command)
+        yield _Planned(jit.AUDIT, subject, str(watched.budget), partial(_jit, watched, circumstances))
 
 
 def _carried_out(planned: _Planned) -> StepResult:
@@ -135,6 +176,11 @@ def _carried_out(planned: _Planned) -> StepResult:
         return StepResult(name, subject, Verdict.FINDINGS, seconds, f"refused: {error.problems[0]}", found, None, place)
     except AotkernError as error:
         return StepResult(name, subject, Verdict.UNKNOWN, time.perf_counter() - started, str(error), place=place)
+    except Exception as error:
+        # Steps run code of the project (cases, servers, kernels): its faults, and our own, do not hide the other steps.
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        message = f"{type(error).__name__}: {error} (at {last.filename}:{last.lineno})"
+        return StepResult(name, subject, Verdict.UNKNOWN, time.perf_counter() - started, message, place=place)
     return StepResult.of(name, subject, report, time.perf_counter() - started, place)
 
 
@@ -143,8 +189,10 @@ def _verify(path: Path) -> Report:
 
 
 def _identity(step: IdentityStep) -> Report:
+    if step.bundle.resolve() == step.baseline.resolve():
+        raise InputError.one(str(step.baseline), "a baseline that is not the bundle itself", "the same file")
     known: dict[Digest, CodeObject] = {}
-    return identity.compare(Side.either(step.baseline, known), Side.either(step.bundle, known), step.only)
+    return identity.compare(Side.either(step.baseline, known), Side.bundle(step.bundle, known), step.only)
 
 
 def _resources(step: ResourcesStep) -> Report:
@@ -160,7 +208,7 @@ def _reproducible(step: ReproducibleStep, circumstances: Circumstances) -> Repor
 
 
 def _coverage(step: CoverageStep) -> Report:
-    catalogue = Catalogue.of_manifest(str(step.bundle), Side.either(step.bundle).manifest)
+    catalogue = Catalogue.of_manifest(str(step.bundle), Side.bundle(step.bundle).manifest)
     return proof.prove(catalogue, domains.read(step.domain), str(step.domain))
 
 
@@ -177,3 +225,34 @@ def _numerics(step: NumericsStep) -> Report:
         raise InputError.one(str(step.bundle), "an AMD bundle, which an emulator can execute", str(target))
     executor = Emulated(step.bundle, target.arch)
     return numerics.audit(side.manifest, cases.load(step.cases), executor, seed=step.seed, most=step.most)
+
+
+def _replay(step: ReplayStep) -> Report:
+    workload = Workload.read(step.workload)
+    arm = workload.arm(step.arm)
+    if (arm.kind == BUNDLE) != (step.bundle is not None):
+        expected = "a bundle for an arm of prebuilt variants, and none for another"
+        raise InputError.one(f"{step.workload}: arm {arm.name}", expected, f"{step.bundle or 'none'} ({arm.kind})")
+    variants = Catalogue.of_manifest(str(step.bundle), Side.bundle(step.bundle).manifest) if step.bundle else None
+    result = replayed.on_paper(workload, arm, workload.server, variants)
+    return replays.ReplayReport(workload.name, result, step.compiles)
+
+
+_LAST_WORDS = 300
+"""Characters of a failed program's output in the step's message."""
+
+
+def _jit(step: JitStep, circumstances: Circumstances) -> Report:
+    budget = budgets.read(step.budget)
+    catalogues = [Catalogue.of_manifest(str(path), Side.either(path).manifest) for path in step.bundles]
+    ready = Ready(re.compile(step.ready_pattern) if step.ready_pattern else None, step.ready_file)
+    with tempfile.TemporaryDirectory(prefix="aotkern-jit-") as name, tempfile.TemporaryFile() as output:
+        folder = Path(name)
+        ran = program.Program(step.command, circumstances.inherited, output, output, step.seconds)
+        obstacle = program.watch(ran, folder, Gate(budget, known=program.known(catalogues)), ready)
+        if obstacle:
+            output.seek(0)
+            words = " ".join(output.read().decode("utf-8", "replace").split())
+            obstacle += f"; it said at last: {words[-_LAST_WORDS:]}" if words else ""
+        obstacle = obstacle or program.never_began(folder, budget)
+        return jit.judge(program.read_log(folder), budget, obstacle, catalogues)

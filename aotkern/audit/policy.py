@@ -7,12 +7,14 @@ Unknown names are errors, because a misspelt bound would bind nothing. The JSON 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from aotkern.audit.replay.drive import PHASES
 from aotkern.audit.resources import BOUNDS, Rule
 from aotkern.errors import InputError, Problem, ProblemsError
 from aotkern.fields import Fields
@@ -80,24 +82,68 @@ class NumericsStep:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayStep:
+    """A workload that is served on paper, of which each phase may compile only so much.
+
+    Attributes:
+        workload: The workload, a TOML file.
+        arm: Which of its arms.
+        bundle: The prebuilt variants of a `bundle` arm; None for Triton's JIT.
+        compiles: Most compiles by phase; phases that are not named are counted and not judged.
+    """
+
+    workload: Path
+    arm: str
+    bundle: Path | None
+    compiles: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class JitStep:
+    """A program that is run and may compile only what a budget allows.
+
+    Attributes:
+        command: The program and its arguments, run without a shell.
+        budget: What each phase allows, a TOML file.
+        seconds: When the program is ended, and nothing could be told.
+        ready_pattern: The phase `serving` begins when a line of the output matches this regular expression.
+        ready_file: Likewise, when this file exists. Without either, the program marks its phases itself.
+        bundles: Prebuilt variants, to say of each compile whether one would have served it.
+    """
+
+    command: tuple[str, ...]
+    budget: Path
+    seconds: int
+    ready_pattern: str | None = None
+    ready_file: Path | None = None
+    bundles: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """The steps of a gate, in the order in which they run.
 
     Attributes:
+        sources: Kernel files and folders, for reports that point at lines; nothing is judged by them.
         verify: Bundles of which every byte is checked.
         identity: Comparisons with golden manifests.
         resources: Bounds on registers, LDS, scratch and instructions.
         reproducible: Rebuilds.
         coverage: Domains of calls that must find a variant.
         numerics: Bundles whose code must compute the right numbers.
+        replay: Workloads that must be served without compiling.
+        jit: Programs that must not compile beyond a budget.
     """
 
+    sources: tuple[str, ...] = field(default=(), kw_only=True)
     verify: tuple[Path, ...] = ()
     identity: tuple[IdentityStep, ...] = ()
     resources: tuple[ResourcesStep, ...] = ()
     reproducible: tuple[ReproducibleStep, ...] = ()
     coverage: tuple[CoverageStep, ...] = ()
     numerics: tuple[NumericsStep, ...] = ()
+    replay: tuple[ReplayStep, ...] = ()
+    jit: tuple[JitStep, ...] = ()
 
     @classmethod
     def read(cls, path: Path) -> Policy:
@@ -109,7 +155,9 @@ class Policy:
         try:
             value = tomllib.loads(path.read_text("utf-8"))
         except OSError as error:
-            raise InputError.one(str(path), "a policy that can be read", error.strerror or str(error)) from error
+            reason = error.strerror or str(error)
+            advice = "; `aotkern audit --init` writes one" if isinstance(error, FileNotFoundError) else ""
+            raise InputError.one(str(path), "a policy that can be read", reason + advice) from error
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise InputError.one(str(path), "TOML", str(error)) from error
         return cls.from_values(value, str(path))
@@ -124,7 +172,8 @@ class Policy:
         return _Reader(where).policy(value)
 
 
-_STEPS = ("verify", "identity", "resources", "reproducible", "coverage", "numerics")
+_STEPS = ("verify", "identity", "resources", "reproducible", "coverage", "numerics", "replay", "jit")
+_READY = ("ready_pattern", "ready_file")
 
 
 class _Reader:
@@ -135,14 +184,17 @@ class _Reader:
         self.problems: list[Problem] = []
 
     def policy(self, value: Mapping[str, Any]) -> Policy:
-        top = self._table(value, "", ("version",), _STEPS)
+        top = self._table(value, "", ("version",), ("sources", *_STEPS))
         policy = Policy(
+            sources=self._texts(top, "sources") if top.has("sources") else (),
             verify=self._verify(top) if top.has("verify") else (),
             identity=tuple(map(self._identity, self._tables(top, "identity", ("bundle", "baseline"), ("only",)))),
             resources=tuple(map(self._resources, self._tables(top, "resources", ("bundle",), ("baseline", "rule")))),
             reproducible=tuple(map(self._reproducible, self._tables(top, "reproducible", ("kernels", "targets")))),
             coverage=tuple(map(self._coverage, self._tables(top, "coverage", ("bundle", "domain")))),
             numerics=tuple(map(self._numerics, self._tables(top, "numerics", ("bundle", "cases", "most", "seed")))),
+            replay=tuple(map(self._replay, self._tables(top, "replay", ("workload", "arm", "compiles"), ("bundle",)))),
+            jit=tuple(map(self._jit, self._tables(top, "jit", ("command", "budget", "seconds"), (*_READY, "bundles")))),
         )
         if not self.problems and not any(getattr(policy, step) for step in _STEPS):
             self.problems.append(Problem(self.where, f"at least one step ({', '.join(_STEPS)})", "none"))
@@ -174,6 +226,38 @@ class _Reader:
         if form.get("most") == 0:
             self.problems.append(Problem(f"{form.where}.most", "at least one variant", "0"))
         return NumericsStep(Path(form.text("bundle")), form.text("cases"), form.count("most"), form.count("seed"))
+
+    def _replay(self, form: Fields) -> ReplayStep:
+        value = form.get("compiles") if form.has("compiles") else {PHASES[0]: 0}  # what is missing was noted already
+        counts = self._table(value, f"{self._inside(form)}.compiles", (), PHASES)
+        if form.get("compiles") == {}:
+            self.problems.append(Problem(counts.where, f"a bound for one of {', '.join(PHASES)}", "none"))
+        compiles = {phase: counts.count(phase) for phase in PHASES if counts.has(phase)}
+        bundle = Path(form.text("bundle")) if form.has("bundle") else None
+        return ReplayStep(Path(form.text("workload")), form.text("arm"), bundle, compiles)
+
+    def _jit(self, form: Fields) -> JitStep:
+        if form.get("command") == []:
+            self.problems.append(Problem(f"{form.where}.command", "a program and its arguments", "none"))
+        if form.get("seconds") == 0:
+            self.problems.append(Problem(f"{form.where}.seconds", "at least one second", "0"))
+        pattern = form.text("ready_pattern") if form.has("ready_pattern") else None
+        file = Path(form.text("ready_file")) if form.has("ready_file") else None
+        return JitStep(
+            self._texts(form, "command"),
+            Path(form.text("budget")),
+            form.count("seconds"),
+            self._expression(form, "ready_pattern", pattern),
+            file,
+            tuple(map(Path, self._texts(form, "bundles") if form.has("bundles") else ())),
+        )
+
+    def _expression(self, form: Fields, name: str, text: str | None) -> str | None:
+        try:
+            re.compile(text or "")
+        except re.error as error:
+            self.problems.append(Problem(f"{form.where}.{name}", "a regular expression", f"{text!r}: {error}"[:200]))
+        return text
 
     def _resources(self, form: Fields) -> ResourcesStep:
         baseline = Path(form.text("baseline")) if form.has("baseline") else None
@@ -214,12 +298,16 @@ class _Reader:
         if not form.has(name):
             return ()
         value = form.get(name)
-        prefix = form.where.removeprefix(self.where).removeprefix(": ")
+        prefix = self._inside(form)
         label = f"{prefix}.{name}" if prefix else name
         if not isinstance(value, list):
             self.problems.append(Problem(f"{self.where}: {label}", f"tables [[{label}]]", type(value).__name__))
             return ()
         return tuple(self._table(item, f"{label}[{n}]", required, optional) for n, item in enumerate(value))
+
+    def _inside(self, form: Fields) -> str:
+        """Where a table stands in the file."""
+        return form.where.removeprefix(self.where).removeprefix(": ")
 
     def _texts(self, form: Fields, name: str) -> tuple[str, ...]:
         value = form.get(name)

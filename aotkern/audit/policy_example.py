@@ -5,6 +5,9 @@ EXAMPLE = """\
 # Exit code 0: all clean; 1: findings; 2: some step could not tell. A step that is not here is not run.
 version = 1
 
+# Kernel files and folders, so that SARIF reports can point at the lines of kernels. Nothing is judged by them.
+sources = ["my_kernels.py"]
+
 # Every byte of these bundles is hashed, and every code object held against the manifest.
 [verify]
 bundles = ["out/my_kernels.gfx942.aotk", "out/my_kernels.gfx950.aotk"]
@@ -45,4 +48,22 @@ bundle = "out/my_kernels.gfx950.aotk"
 cases = "my_cases.py"
 most = 12
 seed = 0
+
+# A workload is served on paper, in graph captures, warm-up and scored requests, and this bundle must serve every call
+# (see `aotkern audit replay`). Each phase that is to be judged is named with the most compiles that it may cause. Leave
+# `bundle` away for an arm of Triton's JIT.
+[[replay]]
+workload = "audits/serving.toml"
+arm = "bundle"
+bundle = "out/my_kernels.gfx950.aotk"
+compiles = { capture = 0, warmup = 0, scored = 0 }
+
+# A program is run, without a shell, and may compile only what the budget allows (see `aotkern audit jit`). The phase
+# `serving` begins at a line of output that matches `ready_pattern`, or when `ready_file` exists, or the program marks
+# its phases itself. After `seconds` it is ended.
+[[jit]]
+command = ["python", "serve_once.py"]
+budget = "audits/jit-budget.toml"
+seconds = 600
+ready_pattern = "startup complete"
 """

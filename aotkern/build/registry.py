@@ -123,12 +123,12 @@ def _modules(source: Source) -> Iterator[ModuleType]:
     if source.path is None:
         yield from _package_modules(_import(source.name, source.name))
     elif source.path.is_file():
-        yield _import_file(source.path)
+        yield import_file(source.path)
     elif (source.path / "__init__.py").is_file():
         yield from _package_modules(_import_package(source.name, source.path))
     else:
         for path in sorted(source.path.glob("*.py")):
-            yield _import_file(path)
+            yield import_file(path)
 
 
 def _package_modules(root: ModuleType) -> Iterator[ModuleType]:
@@ -141,7 +141,7 @@ def _import(name: str, where: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        raise InputError.one(where, f"a module {name} that can be imported", _describe(error)) from error
+        raise InputError.one(where, f"a module {name} that can be imported", describe(error)) from error
 
 
 def _import_package(name: str, path: Path) -> ModuleType:
@@ -152,10 +152,15 @@ def _import_package(name: str, path: Path) -> ModuleType:
     return _execute(spec, str(path), keep=True)
 
 
-def _import_file(path: Path) -> ModuleType:
-    """Import one file; inside a package, as the module of that package that it is."""
-    if path.suffix != ".py":
-        raise InputError.one(str(path), "a Python file, whose name ends in .py", path.name)
+def import_file(path: Path) -> ModuleType:
+    """Import one file; inside a package, as the module of that package that it is.
+
+    Raises:
+        InputError: It cannot be imported.
+    """
+    if path.suffix != ".py" or not path.is_file():
+        found = f"the folder {path.name}" if path.is_dir() else path.name
+        raise InputError.one(str(path), "a Python file, whose name ends in .py", found)
     root, names = path.parent, [path.stem]
     while (root / "__init__.py").is_file():
         names.insert(0, root.name)
@@ -176,7 +181,7 @@ def _execute(spec: Any, where: str, *, keep: bool) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise InputError.one(where, "a kernel source that can be imported", _describe(error)) from error
+        raise InputError.one(where, "a kernel source that can be imported", describe(error)) from error
     finally:
         if not keep:
             del sys.modules[spec.name]
@@ -185,7 +190,8 @@ def _execute(spec: Any, where: str, *, keep: bool) -> ModuleType:
     return module
 
 
-def _describe(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
+    """What somebody's code raised: kind, message and line."""
     frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
     place = f" at line {frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}: {error}{place}"

@@ -62,7 +62,8 @@ def located(source: Source) -> Path:
         InputError: It is a module that has no place in the file system.
     """
     if source.path is None:
-        raise InputError.one(source.name, "a source with a path (a file or a folder)", "a module name")
+        expected = "a kernel file or folder, because only those have revisions"
+        raise InputError.one(source.name, expected, "no file of this name, so that it is taken for a module")
     return source.path.resolve()
 
 

@@ -11,6 +11,7 @@ from typing import NoReturn
 import click
 
 from aotkern.audit import identity as identity_audit
+from aotkern.audit import places
 from aotkern.audit import reproducible as reproducible_audit
 from aotkern.audit import resources as resources_audit
 from aotkern.audit.findings import Verdict
@@ -81,7 +82,7 @@ def identity(
     document = headed("audit", verdict, reports=[machine.identity(report) for report in compared])
     place = files.place(kernels, baseline or bundle or "")
     steps = tuple(StepResult.of(identity_audit.AUDIT, report.target, report, seconds, place) for report in compared)
-    files.write(reports, GateReport("audit identity", steps))
+    files.write(reports, GateReport("audit identity", steps, places.of(kernels)))
     closing = f"identity: {verdict}" + (
         " (both sides compiled in private, empty caches)" if not (bundle or baseline) else ""
     )
@@ -133,6 +134,7 @@ def reproducible(
     Builds twice, the second time with another folder, file times, line positions, hash seed, locale, home, time zone,
     job count and order. If the bytes differ, each of these is changed alone and the guilty ones are named.
     """
+    files.check(reports)
     chosen = common.parse_targets(targets) or sources.DEFAULT_TARGETS
     request = builder.Request(sources.parse(kernels), chosen, common.environment(), jobs)
     started = time.perf_counter()
@@ -141,7 +143,7 @@ def reproducible(
     seconds = time.perf_counter() - started
     subject, place = ", ".join(kernels) or "shipped kernels", files.place(kernels)
     step = StepResult.of(reproducible_audit.AUDIT, subject, report, seconds, place)
-    files.write(reports, GateReport("audit reproducible", (step,)))
+    files.write(reports, GateReport("audit reproducible", (step,), places.of(kernels)))
     closing = f"{text.reproducible(report)}\nreproducible: {report.verdict}"
     common.finish(report.verdict, as_json=as_json, document=machine.reproducible(report), text=closing)
 

@@ -12,10 +12,10 @@ from aotkern.audit.coverage import domain as domains
 from aotkern.audit.coverage import proof, trace
 from aotkern.audit.coverage.catalogue import Catalogue
 from aotkern.audit.gate import GateReport, StepResult
+from aotkern.audit.jit.program import read_log
 from aotkern.audit.sides import Side
 from aotkern.cli import common
 from aotkern.cli import reports as files
-from aotkern.cli.jit import read_log
 from aotkern.errors import InputError
 from aotkern.report import coverage as text
 
@@ -40,6 +40,8 @@ def coverage(bundle: str, domain: str | None, folder: str | None, reports: tuple
     if domain is not None:
         report = proof.prove(catalogue, domains.read(Path(domain)), domain)
     else:
+        if not Path(str(folder)).is_dir():
+            raise InputError.one("--trace", "a folder of events", f"no such folder: {folder}")
         report = trace.replay(catalogue, read_log(Path(str(folder))).compiles, str(folder))
     step = StepResult.of(proof.AUDIT, bundle, report, time.perf_counter() - started, str(domain or bundle))
     files.write(reports, GateReport("audit coverage", (step,)))

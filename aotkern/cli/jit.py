@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NoReturn
@@ -16,18 +16,18 @@ import click
 
 from aotkern.audit.coverage.catalogue import Catalogue
 from aotkern.audit.jit import budget as budgets
-from aotkern.audit.jit.events import Log, read
+from aotkern.audit.jit import program
 from aotkern.audit.jit.judge import JitReport, judge
 from aotkern.audit.sides import Side
 from aotkern.cli import common
+from aotkern.cli import reports as files
 from aotkern.errors import InputError
+from aotkern.report import html, jit_page
 from aotkern.report import jit as text
 from aotkern.report import jit_machine as machine
-from aotkern.report import jit_page
-from aotkern.triton_bridge import child
 from aotkern.triton_bridge.budget import MODES, SERVING, Budget, PhaseBudget
-from aotkern.triton_bridge.gate import PHASES_FILE, Gate
-from aotkern.triton_bridge.launch import Ready, Runner
+from aotkern.triton_bridge.gate import Gate
+from aotkern.triton_bridge.launch import Ready
 
 FORMS: Mapping[str, Callable[[JitReport], str]] = {
     "text": text.summary,
@@ -81,49 +81,18 @@ def jit(
     with ExitStack() as stack:
         folder = Path(events or stack.enter_context(tempfile.TemporaryDirectory(prefix="aotkern-jit-")))
         if command:
-            obstacle = _watch(command, folder, Gate(budget, known=_known(catalogues)), ready, divert=as_json)
+            output = sys.stderr.buffer if as_json else sys.stdout.buffer
+            ran = program.Program(command, common.environment(), output, sys.stderr.buffer)
+            obstacle = program.watch(ran, folder, Gate(budget, known=program.known(catalogues)), ready)
+            obstacle = obstacle or program.never_began(folder, budget)
         elif events:
             obstacle = "" if folder.is_dir() else f"no such folder: {folder}"
         else:
             raise InputError.one("COMMAND", "a command to run, or --events with a folder to report on", "neither")
-        report = judge(read_log(folder), budget, obstacle, catalogues)
+        report = judge(program.read_log(folder), budget, obstacle, catalogues)
     for form, path in outputs:
-        path.write_text(FORMS[form](report), "utf-8")
+        files.save(path, FORMS[form](report))
     common.finish(report.verdict, as_json=as_json, document=machine.json_document(report), text=text.summary(report))
-
-
-def _watch(command: tuple[str, ...], folder: Path, gate: Gate, ready: Ready, *, divert: bool) -> str:
-    """Run the command under watch, or without where that is impossible; what stood in the way, or nothing."""
-    obstacle, environment, watched = "", common.environment(), None
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.glob("*.jsonl")):
-            raise InputError.one(str(folder), "a folder without event files", "those of an earlier run")
-        (folder / child.GATE_FILE).write_text(json.dumps(gate.to_json()), "utf-8")
-        environment, watched = child.environment(environment, folder.absolute()), folder
-    except OSError as error:
-        obstacle = f"events could not be written, so nothing was watched: {folder}: {error.strerror}"
-        sys.stderr.write(f"aotkern: {obstacle}\n")
-    try:
-        output = sys.stderr.buffer if divert else sys.stdout.buffer
-        status = Runner(command, watched, ready, output, sys.stderr.buffer).run(environment)
-    except OSError as error:
-        raise InputError.one("COMMAND", "a program that can be started", f"{command[0]}: {error.strerror}") from error
-    return obstacle or (f"the program ended with status {status}" if status else "")
-
-
-def _known(catalogues: Sequence[Catalogue]) -> dict[str, tuple[str, ...]]:
-    known: dict[str, list[str]] = {}
-    for catalogue in catalogues:
-        for kernel, table in catalogue.tables.items():
-            known.setdefault(kernel, []).extend(str(variant.key) for variant in table.variants)
-    return {kernel: tuple(keys) for kernel, keys in known.items()}
-
-
-def read_log(folder: Path) -> Log:
-    """Everything that a watched program left in its folder of events."""
-    files = sorted(path for path in folder.glob("*.jsonl") if path.name != PHASES_FILE)
-    return read(path.read_bytes().decode("utf-8", "replace").splitlines() for path in files)
 
 
 def _budget(file: str | None, mode: str | None, *, has_ready: bool) -> Budget:
@@ -155,5 +124,8 @@ def _outputs(reports: tuple[str, ...]) -> list[tuple[str, Path]]:
         form, _, path = item.partition("=")
         if form not in FORMS or not path:
             raise InputError.one("--report", f"FORM=FILE with one of {', '.join(FORMS)}", repr(item))
+        if form == "html":
+            html.require()
+        files.writable(Path(path))
         outputs.append((form, Path(path)))
     return outputs

@@ -8,6 +8,11 @@ from typing import Any
 
 import click
 
+from aotkern.errors import MissingToolError
+
+_EXTRAS = {"numpy": "emulator", "triton": "build", "torch": "torch", "requests": "oci"}
+"""Libraries that whole commands need, and the extras that bring them."""
+
 
 class LazyGroup(click.Group):
     """A group whose commands are named with their help here and imported when used.
@@ -25,11 +30,21 @@ class LazyGroup(click.Group):
         return [*self._lazy, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
+        """Import one command.
+
+        Raises:
+            MissingToolError: It needs a library that is not installed.
+        """
         if cmd_name not in self._lazy:
             return super().get_command(ctx, cmd_name)
         module, _, attribute = self._lazy[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        try:
+            command: click.Command = getattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            if error.name not in _EXTRAS:
+                raise
+            advice = f"pip install 'aotkern[{_EXTRAS[error.name]}]'"
+            raise MissingToolError(error.name, f"for `{cmd_name}`", advice) from error
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from aotkern.audit.gate import GateReport
@@ -11,13 +12,28 @@ from aotkern.report import formats
 
 
 def check(paths: Sequence[Path]) -> None:
-    """Refuse an unknown format before any work is done.
+    """Refuse what cannot be written before any work is done, which may be minutes of it.
 
     Raises:
-        InputError: A name that asks for no known format.
+        InputError: A name that asks for no known format, or a file that cannot be written.
+        MissingToolError: A format needs a library that is not installed.
     """
     for path in paths:
         formats.of(path)
+        writable(path)
+
+
+def writable(path: Path) -> None:
+    """Try whether a report can be written; nothing is changed.
+
+    Raises:
+        InputError: It cannot.
+    """
+    there = path.exists()
+    with _writing(path):
+        path.open("ab").close()
+        if not there:
+            path.unlink()
 
 
 def place(kernels: Sequence[str], otherwise: str = "") -> str:
@@ -33,9 +49,23 @@ def write(paths: Sequence[Path], report: GateReport) -> None:
         MissingToolError: A format needs a library that is not installed.
     """
     for path in paths:
-        content = formats.of(path)(report)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content, "utf-8", errors="backslashreplace")
-        except OSError as error:
-            raise InputError.one(str(path), "a report that can be written", error.strerror or str(error)) from error
+        save(path, formats.of(path)(report))
+
+
+def save(path: Path, content: str) -> None:
+    """Write one report, and the folders on its way.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    with _writing(path):
+        path.write_text(content, "utf-8", errors="backslashreplace")
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise InputError.one(str(path), "a report that can be written", error.strerror or str(error)) from error

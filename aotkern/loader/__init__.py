@@ -11,6 +11,7 @@
     modules     code objects on devices; what is loaded stays loaded
     streams     in which stream a launch goes
     observe     counters and launch hooks
+    ranks       whether all ranks of a program would be served the same
     scratch     scratch memory of a launch
     native      the C extension, where it is built
     doctor      what a machine can run, and why not
@@ -23,5 +24,6 @@ from __future__ import annotations
 from aotkern.loader.choosing import load
 from aotkern.loader.loaded import LoadedBundle, MissedCall, Preloaded
 from aotkern.loader.observe import HOOKS, Hooks, LaunchEvent, LoadEvent
+from aotkern.loader.ranks import agree
 
-__all__ = ["HOOKS", "Hooks", "LaunchEvent", "LoadEvent", "LoadedBundle", "MissedCall", "Preloaded", "load"]
+__all__ = ["HOOKS", "Hooks", "LaunchEvent", "LoadEvent", "LoadedBundle", "MissedCall", "Preloaded", "agree", "load"]

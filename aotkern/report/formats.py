@@ -8,11 +8,11 @@ from pathlib import Path
 
 from aotkern.audit.gate import GateReport
 from aotkern.errors import InputError
-from aotkern.report import coverage, html, jit_machine, jit_page, junit, machine, markdown, sarif, text
+from aotkern.report import coverage, html, jit_machine, jit_page, junit, machine, markdown, replay, sarif, text
 
 Render = Callable[[GateReport], str]
 
-SHOWN_BY = (coverage, jit_machine, jit_page)
+SHOWN_BY = (coverage, jit_machine, jit_page, replay)
 """Modules that are here for what they register: the JSON form and the page's blocks of an audit."""
 
 
@@ -40,8 +40,11 @@ def of(path: Path) -> Render:
 
     Raises:
         InputError: No format has this ending.
+        MissingToolError: It needs a library that is not installed.
     """
     if path.suffix not in FORMATS:
         known = ", ".join(FORMATS)
         raise InputError.one(f"report {path}", f"a file name that ends in {known}", repr(path.suffix) or "none")
+    if FORMATS[path.suffix] is html.render:
+        html.require()
     return FORMATS[path.suffix]

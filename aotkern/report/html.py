@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from importlib import import_module
 
 from aotkern.audit.gate import GateReport
 from aotkern.errors import MissingToolError
@@ -24,12 +25,23 @@ def render(report: GateReport) -> str:
     return render_page(contributions.page(report))
 
 
-def render_page(page: Page) -> str:
-    """As `render`, for a page that was made already."""
+def require() -> None:
+    """Ask for what a page needs, before the work that it is to show is done.
+
+    Raises:
+        MissingToolError: jinja2 is not installed.
+    """
     try:
-        import jinja2  # noqa: PLC0415 - an optional extra
+        import_module("jinja2")
     except ImportError:
         raise MissingToolError("jinja2", "for an HTML report", "pip install 'aotkern[report]'") from None
+
+
+def render_page(page: Page) -> str:
+    """As `render`, for a page that was made already."""
+    require()
+    import jinja2  # noqa: PLC0415 - an optional extra
+
     loader = jinja2.PackageLoader("aotkern.report", "assets")
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True

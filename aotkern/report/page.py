@@ -126,22 +126,23 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One stretch of a timeline: where it runs, when it starts, how long it takes (both in seconds), and its phase."""
+    """One stretch of a timeline: where it runs, its start and length (in the timeline's unit), its phase."""
 
     lane: str
     start: float
-    seconds: float
+    length: float
     phase: str
     label: str
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Stretches of time over one axis that starts at 0 seconds, one line for each lane."""
+    """Stretches over one axis that starts at 0, one line for each lane; the axis counts seconds, or something whole."""
 
     kind: ClassVar[str] = "timeline"
     title: str
     bars: tuple[Bar, ...]
+    unit: str = "seconds"
 
     @property
     def lanes(self) -> tuple[str, ...]:
@@ -154,9 +155,13 @@ class Timeline:
         return tuple(dict.fromkeys(bar.phase for bar in self.bars))
 
     @property
-    def seconds(self) -> float:
+    def length(self) -> float:
         """Where the last stretch ends."""
-        return max((bar.start + bar.seconds for bar in self.bars), default=0.0)
+        return max((bar.start + bar.length for bar in self.bars), default=0.0)
+
+    def number(self, value: float) -> str:
+        """A place on the axis, or a length of it, as text."""
+        return f"{value:.3f}" if self.unit == "seconds" else f"{value:,.0f}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,9 +42,9 @@ def amount(size: float) -> str:
     return f"{size:.3g} GB"
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 variant`, `2 variants`."""
-    return f"{number} {noun}" + ("" if number == 1 else "s")
+def counted(number: int, noun: str, plural: str = "s") -> str:
+    """`1 variant`, `2 variants`; thousands are set apart."""
+    return f"{number:,} {noun}" + ("" if number == 1 else plural)
 
 
 def limited(lines: Sequence[str], noun: str) -> str:

@@ -6,22 +6,29 @@ from collections.abc import Iterator, Sequence
 
 from aotkern.audit.findings import Verdict
 from aotkern.audit.replay.drive import CAPTURE, PHASES, SCORED, WARMUP, ArmResult
-from aotkern.audit.replay.workload import Workload
+from aotkern.audit.replay.judge import ReplayReport
+from aotkern.audit.replay.workload import BUNDLE, Workload
+from aotkern.report.contributions import Contribution, contribution
+from aotkern.report.machine import audited
+from aotkern.report.page import Bar, Block, Cell, Grid, Table, Timeline, Tone
 from aotkern.report.plain import JSON, counted, document, table
 
 _REASONS = 3
 
 
-def summary(workload: Workload, results: Sequence[ArmResult], verdict: Verdict) -> str:
+def summary(reports: Sequence[ReplayReport], verdict: Verdict) -> str:
     """Binaries by arm, kernel and phase, then the reasons of those that compile while scored."""
     rows: list[Sequence[object]] = [("arm", "kernel", *PHASES)]
+    results = [report.result for report in reports]
     for result in results:
         for kernel in result.kernels:
             rows.append((result.arm.name, kernel, *(result.compiled(phase, kernel) for phase in PHASES)))
         rows.append((result.arm.name, "all", *(result.compiled(phase) for phase in PHASES)))
-    lines = [f"{workload.name}: binaries that would be compiled", *table(rows, "  rrr").splitlines()]
-    for result in results:
+    lines = [f"{reports[0].workload}: binaries that would be compiled", *table(rows, "  rrr").splitlines()]
+    for report in reports:
+        result = report.result
         lines += [f"{result.arm.name}: {reason}" for reason in (*_found(result), *_reasons(result))]
+        lines += [f"{result.arm.name}: could not tell: {report.obstacle}"] if report.obstacle else []
     return "\n".join([*lines, f"replay: {verdict}"])
 
 
@@ -96,17 +103,20 @@ def _served(workload: Workload) -> Iterator[str]:
         yield f"- Decode steps of up to {limits.captured_rows[-1]} rows run in captured graphs."
 
 
-def json_document(workload: Workload, results: Sequence[ArmResult], verdict: Verdict) -> JSON:
+def json_document(reports: Sequence[ReplayReport], verdict: Verdict) -> JSON:
     """Everything (schema `replay.schema.json`)."""
-    return document("replay", verdict, workload=workload.name, arms=[_arm(result) for result in results])
+    return document("replay", verdict, workload=reports[0].workload, arms=[_arm(report) for report in reports])
 
 
-def _arm(result: ArmResult) -> JSON:
+def _arm(report: ReplayReport) -> JSON:
+    result = report.result
     return {
         "arm": result.arm.name,
         "kind": result.arm.kind,
         "target": str(result.arm.target),
-        "verdict": str(result.verdict),
+        "verdict": str(report.verdict),
+        "obstacle": report.obstacle or None,
+        "bounds": dict(report.bounds),
         "steps": {phase: {"all": all_, "replayed": replayed} for phase, (all_, replayed) in result.steps.items()},
         "kernels": [
             {
@@ -120,3 +130,58 @@ def _arm(result: ArmResult) -> JSON:
         "served": {"launches": sum(result.served.values()), "variants": len(result.served)},
         "reasons": list(_reasons(result)),
     }
+
+
+@audited.register
+def _audited(report: ReplayReport) -> JSON:
+    return json_document([report], report.verdict)
+
+
+@contribution.register
+def _of_replay(report: ReplayReport) -> Contribution:
+    blocks: list[Block] = [_map(report)]
+    if bars := tuple(_bars(report.result)):
+        blocks.append(Timeline("When it would compile, by step", bars, "steps"))
+    if gaps := _gaps(report.result):
+        blocks.append(gaps)
+    return Contribution(tuple(blocks))
+
+
+def _map(report: ReplayReport) -> Grid:
+    """Kernels by phase: what each would compile, out of how many launches."""
+    result = report.result
+    cells: dict[tuple[str, str], Cell] = {}
+    for (phase, kernel), launches in result.launches.items():
+        number = result.compiled(phase, kernel)
+        tone = (Tone.BAD if phase in report.exceeded else Tone.NOTICE) if number else Tone.GOOD
+        what = f"{number:,} unserved" if result.arm.kind == BUNDLE else counted(number, "compile")
+        cells[kernel, phase] = Cell(f"{what if number else 'none'} in {counted(launches, 'launch', 'es')}", tone)
+    title = f"{report.workload}, arm {result.arm.name}: what each kernel would compile, by phase"
+    return Grid(title, "kernel", result.kernels, PHASES, cells)
+
+
+def _bars(result: ArmResult) -> Iterator[Bar]:
+    """The phases as stretches of steps, and in a lane for each kernel the steps in which something compiles."""
+    begin = 0
+    for phase in PHASES:
+        steps, replayed = result.steps[phase]
+        if steps:
+            graphs = f", {replayed} of which replay a graph" if replayed else ""
+            yield Bar("all steps", begin, steps, phase, f"{counted(steps, 'step')}{graphs}")
+        begin += steps
+    compiles: dict[tuple[str, int, str], int] = {}
+    for met in result.met:
+        place = (met.kernel, met.step, met.phase)
+        compiles[place] = compiles.get(place, 0) + 1
+    for (kernel, step, phase), number in sorted(compiles.items()):
+        yield Bar(kernel, step, 1, phase, f"{kernel}: {counted(number, 'compile')}")
+
+
+def _gaps(result: ArmResult) -> Table | None:
+    rows = tuple(
+        (phase, kernel, gap.example, gap.nearest or "none", "; ".join((*gap.reasons, *gap.advice)))
+        for (phase, kernel), gaps in result.gaps.items()
+        for gap in gaps
+    )
+    columns = ("phase", "kernel", "such as", "nearest variant", "differs in")
+    return Table("Calls that no variant serves", columns, rows) if rows else None

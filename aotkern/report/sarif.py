@@ -1,13 +1,15 @@
-"""SARIF 2.1.0, for code scanning: one result for each finding, shown at the file that its step names.
+"""SARIF 2.1.0, for code scanning: one result for each finding, with a place in a file.
 
-Variants are logical locations; a fingerprint made of audit, state and variant lets a later run recognise a finding. A
-step that could not tell has no results: it is a notification, and the run then counts as not successful.
+The place is the kernel's `def` where its source is known, and the file that the step names otherwise. Variants are
+logical locations; a fingerprint made of audit, state and variant lets a later run recognise a finding. A step that
+could not tell has no results: it is a notification, and the run then counts as not successful.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +17,7 @@ from urllib.parse import quote
 from aotkern import __version__
 from aotkern.audit.findings import Finding, Verdict
 from aotkern.audit.gate import GateReport, StepResult
+from aotkern.audit.places import Place, place_of
 
 JSON = dict[str, Any]
 
@@ -24,13 +27,17 @@ _ABOUT = {
     "identity": "The machine code is not what the baseline's was.",
     "resources": "A variant takes more than the policy allows, or a rule binds nothing.",
     "reproducible": "A rebuild gives other bytes.",
+    "coverage": "A call of the domain has no variant.",
+    "numerics": "The machine code computes wrong numbers.",
+    "replay": "Serving the workload would compile, or call what no variant serves.",
+    "jit": "The program compiled more than its budget allows.",
 }
 
 
 def render(report: GateReport) -> str:
     """The report of a gate, or of a single audit."""
     rules: dict[str, JSON] = {}
-    results = [_result(step, finding, rules) for step in report.steps for finding in step.findings]
+    results = [_result(step, finding, report.places, rules) for step in report.steps for finding in step.findings]
     unknown = [_notification(step) for step in report.steps if step.verdict is Verdict.UNKNOWN]
     run = {
         "tool": {"driver": {"name": "aotkern", "version": __version__, "rules": list(rules.values())}},
@@ -42,15 +49,17 @@ def render(report: GateReport) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _result(step: StepResult, finding: Finding, rules: dict[str, JSON]) -> JSON:
+def _result(step: StepResult, finding: Finding, places: Mapping[str, Place], rules: dict[str, JSON]) -> JSON:
     name = f"{finding.audit}/{finding.state.replace(' ', '-')}"
     about = _ABOUT.get(finding.audit, f"The audit {finding.audit} found: {finding.state}.")
     rules.setdefault(name, {"id": name, "name": finding.state, "shortDescription": {"text": about}})
     location: JSON = {"logicalLocations": [{"fullyQualifiedName": finding.subject, "kind": "function"}]}
-    if step.place:
+    # Viewers show a result only with a line; where the source is not known the finding is about the whole file.
+    place = place_of(finding.subject, places) or (Place(step.place, 1) if step.place else None)
+    if place:
         location["physicalLocation"] = {
-            "artifactLocation": {"uri": _uri(step.place)},
-            "region": {"startLine": 1},  # viewers show a result only with one; the finding is about the whole file
+            "artifactLocation": {"uri": _uri(place.file)},
+            "region": {"startLine": place.line},
         }
     return {
         "ruleId": name,

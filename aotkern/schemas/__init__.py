@@ -49,7 +49,7 @@ KINDS = (
 
 _USES = {
     "audit": ("identity", "resources"),
-    "gate": ("contents", "coverage", "identity", "jit", "numerics", "reproducible", "resources"),
+    "gate": ("contents", "coverage", "identity", "jit", "numerics", "replay", "reproducible", "resources"),
     "show": ("manifest",),
     "variant": ("manifest",),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from aotkern.triton_bridge.budget import SERVING
 from aotkern.triton_bridge.gate import mark
 
 _POLL_SECONDS = 0.05
+_PATIENCE_SECONDS = 5.0
 _LONGEST_LINE = 1 << 16
 
 
@@ -46,15 +48,23 @@ class Runner:
         ready: When the phase `serving` begins.
         output: Where the program's standard output goes.
         error: Where its standard error goes.
+        seconds: When the program and all that it started are ended; None to wait for as long as it takes.
     """
 
     def __init__(
-        self, command: Sequence[str], folder: Path | None, ready: Ready, output: IO[bytes], error: IO[bytes]
+        self,
+        command: Sequence[str],
+        folder: Path | None,
+        ready: Ready,
+        output: IO[bytes],
+        error: IO[bytes],
+        seconds: float | None = None,
     ) -> None:
         self._command, self._folder, self._ready = list(command), folder, ready
         self._output, self._error = output, error
         self._over = threading.Event()
         self._lock, self._marked = threading.Lock(), False
+        self._seconds, self.overdue = seconds, False
 
     def run(self, environment: Mapping[str, str]) -> int:
         """Run to the end; the exit status, negative for the signal that ended it.
@@ -64,7 +74,10 @@ class Runner:
         """
         piped = self._ready.pattern is not None
         streams: Any = (subprocess.PIPE, subprocess.PIPE) if piped else (self._output, self._error)
-        process = subprocess.Popen(self._command, env=dict(environment), stdout=streams[0], stderr=streams[1])
+        limited = self._seconds is not None
+        process = subprocess.Popen(
+            self._command, env=dict(environment), stdout=streams[0], stderr=streams[1], start_new_session=limited
+        )
         helpers = [threading.Thread(target=self._wait_for_ready, daemon=True)]
         if piped:
             for source, target in ((process.stdout, self._output), (process.stderr, self._error)):
@@ -72,12 +85,27 @@ class Runner:
         for helper in helpers:
             helper.start()
         with self._signals(process):
-            status = process.wait()
+            status = self._waited(process)
         self._over.set()
         for helper in helpers:
             # A grandchild may keep the pipe open after the program has ended; its output is not waited for.
             helper.join(timeout=1)
         return status
+
+    def _waited(self, process: subprocess.Popen[bytes]) -> int:
+        """Wait for the end, or bring it about: an overdue program is asked, then killed with all its children."""
+        try:
+            return process.wait(self._seconds)
+        except subprocess.TimeoutExpired:
+            self.overdue = True
+        for number, patience in ((signal.SIGTERM, _PATIENCE_SECONDS), (signal.SIGKILL, None)):
+            try:
+                # It leads a session of its own, so that its number is also that of its group.
+                os.killpg(process.pid, number)
+                process.wait(patience)
+            except (ProcessLookupError, subprocess.TimeoutExpired):
+                continue
+        return process.wait()
 
     def _mark(self, by: str) -> None:
         with self._lock:

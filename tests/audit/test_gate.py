@@ -2,148 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from gate_scratch import QUIET, asked, edit, run
 
 from aotkern.audit import gate
 from aotkern.audit.findings import Verdict
-from aotkern.audit.policy import IdentityStep, NumericsStep, Policy, ReproducibleStep, ResourcesStep
+from aotkern.audit.policy import CoverageStep, IdentityStep, NumericsStep, Policy, ReproducibleStep, ResourcesStep
 from aotkern.audit.resources import Rule
 from aotkern.bundle import Bundle
-from aotkern.cli.commands import aotkern
+from aotkern.errors import InputError
 from aotkern.manifest import Manifest
 from aotkern.target import Target
 
 GFX942, GFX950 = Target.parse("gfx942"), Target.parse("gfx950")
-
-HELPER = """\
-import triton
-
-
-@triton.jit
-def activation(value):
-    return value * 3
-"""
-
-KERNELS = """\
-import triton
-import triton.language as tl
-from helper import activation
-
-from aotkern.spec import Kernel, Pointer, Space
-
-
-@triton.jit
-def scale(x, out, BLOCK: tl.constexpr):
-    place = tl.arange(0, BLOCK)
-    tl.store(out + place, activation(tl.load(x + place)))
-
-
-@triton.jit
-def only_gfx950(x, BLOCK: tl.constexpr):
-    place = tl.arange(0, BLOCK)
-    tl.store(x + place, tl.load(x + place) + 1)
-
-
-POINTER = Pointer("fp32", storage="any")
-KERNELS = (
-    Kernel(scale, Space(("gfx942", "gfx950"), {"x": POINTER, "out": POINTER, "BLOCK": 64}, options={"num_warps": 1})),
-    Kernel(only_gfx950, Space(("gfx950",), {"x": POINTER, "BLOCK": 64}, options={"num_warps": 1})),
-)
-"""
-
-POLICY = """\
-version = 1
-
-[verify]
-bundles = ["out/small.gfx942.aotk", "out/small.gfx950.aotk"]
-
-[[identity]]
-bundle = "out/small.gfx942.aotk"
-baseline = "manifests/gfx942.json"
-
-[[resources]]
-bundle = "out/small.gfx950.aotk"
-baseline = "manifests/gfx950.json"
-
-[[resources.rule]]
-kernel = "*"
-target = "gfx950"
-vgprs = 16
-vgpr_spills = 0
-"""
-
-
-def run(*arguments: str) -> Any:
-    return CliRunner().invoke(aotkern, arguments)
-
-
-def build() -> None:
-    done = run("build", "kernels_here.py", "-t", "gfx942", "-t", "gfx950", "--out", "out", "--name", "small", "-j", "1")
-    assert done.exit_code == 0, (done.output, done.exception)
-
-
-def git(*arguments: str) -> None:
-    identity = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.com")
-    subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
-
-
-@pytest.fixture(scope="module")
-def approved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with kernels, golden manifests and a policy, all committed, and the bundles that were approved."""
-    folder = tmp_path_factory.mktemp("approved")
-    (folder / "audits").mkdir()
-    (folder / "manifests").mkdir()
-    for name, text in (("helper.py", HELPER), ("kernels_here.py", KERNELS), ("audits/policy.toml", POLICY)):
-        (folder / name).write_text(text, "utf-8")
-    (folder / ".gitignore").write_text("/out/\n", "utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("AOTKERN_CACHE", str(tmp_path_factory.mktemp("store")))
-        build()
-        for target in ("gfx942", "gfx950"):
-            assert run("manifest", f"out/small.{target}.aotk", "--out", f"manifests/{target}.json").exit_code == 0
-        git("init", "--quiet")
-        git("add", ".")
-        git("commit", "--quiet", "-m", "Approved")
-    return folder
-
-
-@pytest.fixture
-def repository(approved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the approved repository, as the current folder."""
-    folder = tmp_path / "repository"
-    shutil.copytree(approved, folder)
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("AOTKERN_CACHE", str(tmp_path / "store"))
-    return folder
-
-
-def edit(path: str, *changes: tuple[str, str]) -> None:
-    text = Path(path).read_text("utf-8")
-    for old, new in changes:
-        assert old in text, f"nothing to edit: {old!r}"
-        text = text.replace(old, new)
-    Path(path).write_text(text, "utf-8")
-
-
-def asked(*, rebuilt: bool = True) -> tuple[int, dict[str, Any]]:
-    """The gate's exit code and its steps' documents by name."""
-    if rebuilt:
-        git("commit", "--quiet", "--all", "-m", "A change")
-        build()
-    done = run("audit", "--json", "-j", "1")
-    document = json.loads(done.output)
-    return done.exit_code, {**document, "steps": {step["name"]: step for step in document["steps"]}}
 
 
 def test_an_unchanged_repository_is_clean(repository: Path) -> None:
@@ -205,9 +81,6 @@ def test_a_compiler_bump_could_not_tell(repository: Path) -> None:
     assert answer["steps"]["resources"]["verdict"] == "clean"
 
 
-QUIET = gate.Circumstances(inherited={"PATH": os.environ["PATH"]})
-
-
 def test_a_step_that_cannot_be_carried_out_does_not_stop_the_others(repository: Path) -> None:
     good, absent = Path("out/small.gfx942.aotk"), Path("absent")
     policy = Policy(
@@ -249,6 +122,55 @@ def test_bundles_of_another_target_are_not_compared(repository: Path) -> None:
     assert step.verdict is Verdict.UNKNOWN
     assert "hip:gfx942" in step.message
     assert "hip:gfx950" in step.message
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "def scale(key, seed):\n    raise ValueError('no inputs')\nCASES = {'scale': scale}\n",
+            "ValueError: no inputs (at ",
+        ),
+        ("raise SystemExit\n", "my_cases.py: expected a module or file with CASES, found SystemExit"),
+        ("1 / 0\n", "my_cases.py: expected a module or file with CASES, found ZeroDivisionError"),
+    ],
+)
+def test_code_of_the_project_that_fails_does_not_hide_the_other_steps(repository: Path, text: str, said: str) -> None:
+    pytest.importorskip("numpy")
+    Path("my_cases.py").write_text(text, "utf-8")
+    bundle = Path("out/small.gfx942.aotk")
+    policy = Policy(verify=(bundle,), numerics=(NumericsStep(bundle, "my_cases.py", 1, 0),))
+    verified, executed = gate.run(policy, "policy", QUIET).steps
+    assert (verified.verdict, executed.verdict) == (Verdict.CLEAN, Verdict.UNKNOWN)
+    assert said in executed.message
+
+
+def test_sources_that_are_not_there_are_refused_before_any_step() -> None:
+    with pytest.raises(InputError, match=r"policy: sources: absent\.py: expected a kernel file or folder"):
+        gate.run(Policy(sources=("absent.py",)), "policy", QUIET)
+
+
+def test_a_policy_that_is_not_there_comes_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "No such file or directory; `aotkern audit --init` writes one" in str(run("audit").exception)
+
+
+def test_a_bundle_that_is_compared_with_itself_proves_nothing(repository: Path) -> None:
+    bundle, manifest = Path("out/small.gfx942.aotk"), Path("manifests/gfx942.json")
+    policy = Policy(
+        identity=(IdentityStep(bundle, Path("out/../out/small.gfx942.aotk")), IdentityStep(manifest, manifest))
+    )
+    steps = gate.run(policy, "policy", QUIET).steps
+    assert [step.verdict for step in steps] == [Verdict.UNKNOWN] * 2
+    assert all("expected a baseline that is not the bundle itself" in step.message for step in steps)
+
+
+def test_a_manifest_does_not_stand_in_for_the_bundle_that_ships(repository: Path) -> None:
+    manifest, copy = Path("manifests/gfx942.json"), Path("copy.json")
+    copy.write_bytes(manifest.read_bytes())
+    Path("calls.toml").write_text(DOMAIN, "utf-8")
+    policy = Policy(identity=(IdentityStep(copy, manifest),), coverage=(CoverageStep(copy, Path("calls.toml")),))
+    assert [step.verdict for step in gate.run(policy, "policy", QUIET).steps] == [Verdict.FINDINGS] * 2
 
 
 def test_a_gate_without_steps_could_not_tell() -> None:

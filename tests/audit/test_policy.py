@@ -14,13 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotkern.audit.policy import CoverageStep, IdentityStep, NumericsStep, Policy, ReproducibleStep
+from aotkern.audit.policy import CoverageStep, IdentityStep, JitStep, NumericsStep, Policy, ReplayStep, ReproducibleStep
 from aotkern.audit.policy_example import EXAMPLE
 from aotkern.audit.resources import BOUNDS, Rule
 from aotkern.errors import InputError, Problem
 from aotkern.target import Target
 
 GFX950 = Target.parse("gfx950")
+REPLAY = '[[replay]]\nworkload = "w"\narm = "a"\n'
+JIT = '[[jit]]\nbudget = "b"\n'
 RULE = '[[resources]]\nbundle = "b"\n[[resources.rule]]\nkernel = "*"\ntarget = "gfx950"\n'
 
 
@@ -51,12 +53,20 @@ def test_the_example_that_init_writes_is_a_policy_with_every_step() -> None:
         "reproducible": 1,
         "coverage": 1,
         "numerics": 1,
+        "replay": 1,
+        "jit": 1,
+        "sources": 1,
     }
     assert policy.identity[0] == IdentityStep(Path("out/my_kernels.gfx942.aotk"), Path("manifests/gfx942.json"))
     assert policy.resources[0].rules == (Rule("*", GFX950, {"vgpr_spills": 0, "scratch_bytes": 0}),)
     assert policy.reproducible[0] == ReproducibleStep(("my_kernels.py",), (Target.parse("gfx942"), GFX950))
     assert policy.coverage[0] == CoverageStep(Path("out/my_kernels.gfx950.aotk"), Path("audits/calls.toml"))
     assert policy.numerics[0] == NumericsStep(Path("out/my_kernels.gfx950.aotk"), "my_cases.py", 12, 0)
+    compiles = {"capture": 0, "warmup": 0, "scored": 0}
+    bundle = Path("out/my_kernels.gfx950.aotk")
+    assert policy.replay[0] == ReplayStep(Path("audits/serving.toml"), "bundle", bundle, compiles)
+    program, budget = ("python", "serve_once.py"), Path("audits/jit-budget.toml")
+    assert policy.jit[0] == JitStep(program, budget, 600, "startup complete")
 
 
 def test_a_rule_is_read_whole() -> None:
@@ -77,7 +87,10 @@ def test_only_the_known_version_is_read(version: str) -> None:
 
 def test_a_policy_without_steps_is_refused() -> None:
     assert problems("version = 1") == {
-        "p.toml": ("at least one step (verify, identity, resources, reproducible, coverage, numerics)", "none")
+        "p.toml": (
+            "at least one step (verify, identity, resources, reproducible, coverage, numerics, replay, jit)",
+            "none",
+        )
     }
     assert problems("version = 1\n[verify]\nbundles = []") == {
         "p.toml: verify.bundles": ("at least one bundle", "none")
@@ -87,7 +100,19 @@ def test_a_policy_without_steps_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "where", "expected"),
     [
-        ('[verfy]\nbundles = ["a"]', "p.toml: verfy", "one of version, verify"),
+        ('[verfy]\nbundles = ["a"]', "p.toml: verfy", "one of version, sources, verify"),
+        ('sources = "kernels"\n[verify]\nbundles = ["a"]', "p.toml.sources", "a list of texts"),
+        ('[[replay]]\nworkload = "w"\narm = "a"', "p.toml: replay[0].compiles", "a value"),
+        (REPLAY + "compiles = {}", "p.toml: replay[0].compiles", "a bound for one of capture, warmup, scored"),
+        (REPLAY + "compiles = { serving = 0 }", "p.toml: replay[0].compiles.serving", "one of capture, warmup, scored"),
+        (REPLAY + "compiles = { scored = -1 }", "p.toml: replay[0].compiles.scored", "an integer from 0"),
+        (REPLAY + "compiles = 0", "p.toml: replay[0].compiles", "a table with capture, warmup, scored"),
+        (REPLAY + 'compiles = { scored = 0 }\nbundel = "b"', "p.toml: replay[0].bundel", "one of workload, arm"),
+        (JIT + 'command = "python x"\nseconds = 1', "p.toml: jit[0].command", "a list of texts"),
+        (JIT + "command = []\nseconds = 1", "p.toml: jit[0].command", "a program and its arguments"),
+        (JIT + 'command = ["x"]\nseconds = 0', "p.toml: jit[0].seconds", "at least one second"),
+        (JIT + 'command = ["x"]', "p.toml: jit[0].seconds", "a value"),
+        (JIT + 'command = ["x"]\nseconds = 1\nready_pattern = "("', "p.toml: jit[0].ready_pattern", "a regular expr"),
         ('[verify]\nbundle = ["a"]', "p.toml: verify.bundle", "one of bundles"),
         ('[verify]\nbundle = ["a"]', "p.toml: verify.bundles", "a value"),
         ("[verify]\nbundles = [1]", "p.toml: verify.bundles", "a list of texts"),
@@ -181,9 +206,13 @@ def changed(draw: st.DrawFn) -> dict[str, Any]:
         if what == "remove":
             inside.pop(path[-1], None) if isinstance(inside, dict) else inside.pop(path[-1])
         elif what == "add" and isinstance(inside, dict):
-            inside[draw(st.sampled_from(["vgprs", "waves", "instructions", "variants", "bundle", "rule", "x"]))] = draw(
-                LEAVES
-            )
+            inside[
+                draw(
+                    st.sampled_from(
+                        ["vgprs", "waves", "instructions", "variants", "bundle", "rule", "scored", "ready_file", "x"]
+                    )
+                )
+            ] = draw(LEAVES)
         else:
             inside[path[-1]] = draw(LEAVES)
     return value
@@ -191,7 +220,8 @@ def changed(draw: st.DrawFn) -> dict[str, Any]:
 
 @given(changed())
 def test_reader_and_schema_agree_on_every_value(value: dict[str, Any]) -> None:
-    fits = jsonschema.Draft202012Validator(schema()).is_valid(value)
+    formats = jsonschema.FormatChecker(["regex"])
+    fits = jsonschema.Draft202012Validator(schema(), format_checker=formats).is_valid(value)
     fits = fits and type(value["version"]) is int  # JSON has one kind of number
     found = found_in(value)
     assert (found == ()) == fits, (value, found)

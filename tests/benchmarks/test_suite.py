@@ -33,7 +33,7 @@ def test_the_page_is_what_the_results_say():
 
 
 def test_there_are_results():
-    assert {path.stem for path in RESULTS} >= {"build", "size", "audits", "jit-watch"}
+    assert {path.stem for path in RESULTS} >= {"size", "audits", "jit-watch"}
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
@@ -71,6 +71,14 @@ def test_every_benchmark_is_a_module_that_measures(name):
     module = importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
     assert callable(module.measure)
     assert f"python -m benchmarks {name}" in module.__doc__
+
+
+@pytest.mark.parametrize(("ratio", "met"), [(1.9, True), (1.8, False), (2.13, None)])
+def test_two_jobs_cannot_gain_more_than_two(ratio, met):
+    pytest.importorskip("triton")
+    bar = importlib.import_module("benchmarks.build").two_jobs(ratio)
+    assert bar.met is met
+    assert bool(bar.why) == (met is None)
 
 
 def test_every_script_is_there():

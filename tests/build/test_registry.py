@@ -478,3 +478,11 @@ def test_the_shipped_kernels_can_be_loaded():
         target.startswith(("gfx", "cuda")) for k in kernels for s in k.declaration.spaces for target in s.targets
     )
     assert GFX942
+
+
+@pytest.mark.parametrize("name", ["policy.toml", "folder"])
+def test_what_is_no_python_file_is_refused_by_name(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "policy.toml").write_text("version = 1\n", "utf-8")
+    with pytest.raises(InputError, match=r"expected a Python file, whose name ends in \.py"):
+        registry.import_file(tmp_path / name)

@@ -75,7 +75,7 @@ def test_a_source_that_did_not_exist_then_is_refused(project, tmp_path):
 
 
 def test_a_module_name_has_no_place(tmp_path):
-    with pytest.raises(InputError, match=r"some\.module: expected a source with a path"):
+    with pytest.raises(InputError, match=r"some\.module: expected a kernel file or folder, because"):
         located(Source("some.module"))
     assert describe(Source("some.module")) == {}
 

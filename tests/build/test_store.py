@@ -1,9 +1,12 @@
 import errno
 import json
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,7 @@ from making import GFX942, SINGLE, Answer, built, packed, request, written
 from aotkern.build import store as module
 from aotkern.build.builder import compile_targets
 from aotkern.build.store import Store
-from aotkern.bundle import Bundle
+from aotkern.bundle import Bundle, publish
 from aotkern.digest import Digest
 
 CONTENT = Digest.of(b"content")
@@ -130,6 +133,37 @@ def test_many_threads_and_trims_at_once(tmp_path):
         thread.join()
     assert [store.problem for store in stores] == [""] * 8
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+def _publishes(number, rounds, barrier, root, data):
+    """One of several processes that fill the same empty folders at the same moment."""
+    for round_ in range(rounds):
+        folder = root / str(round_)
+        (folder / "out").mkdir(parents=True, exist_ok=True)
+        barrier.wait(60)
+        store = Store(folder / "store")
+        store.put(CONTENT, FACTS, b"data\n\0more")
+        publish(folder / "out" / "x.aotk", data)
+        entry = store.get(CONTENT)
+        assert entry is not None
+        assert entry.data == b"data\n\0more"
+        assert store.problem == ""
+        Bundle.open(folder / "out" / "x.aotk").verify()
+
+
+def test_eight_processes_fill_one_empty_folder_fifty_times(small_bundle, tmp_path):
+    context = multiprocessing.get_context("fork")
+    barrier = context.Barrier(8)
+    jobs = [context.Process(target=_publishes, args=(n, 50, barrier, tmp_path, small_bundle)) for n in range(8)]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join(120)
+    assert [job.exitcode for job in jobs] == [0] * 8
+    for round_ in range(50):
+        files = [path.name for path in (tmp_path / str(round_)).rglob("*") if path.is_file()]
+        assert len(files) == 2, files
+        assert (tmp_path / str(round_) / "out" / "x.aotk").read_bytes() == small_bundle
 
 
 # With builds.
@@ -263,6 +297,38 @@ def test_eight_builds_share_one_empty_folder(source, tmp_path):
     assert not list((tmp_path / "store").rglob("*.tmp"))
     assert len(list((tmp_path / "store").glob("??/*"))) == 1
     Bundle.open(tmp_path / "out" / "kernels_here.gfx942.aotk").verify()
+
+
+SLOW = """\
+import pathlib
+import time
+
+if pathlib.Path(__file__).with_name("slow").exists():
+    pathlib.Path(__file__).with_name("begun").touch()
+    time.sleep(60)
+"""
+
+
+def test_a_builder_that_is_killed_holds_nobody_up(tmp_path):
+    source = written(tmp_path / "source", SLOW + SINGLE)
+    slow, begun = source.path.with_name("slow"), source.path.with_name("begun")
+    slow.touch()
+    arguments = ["build", source.path, "-t", "gfx942", "-j1", "-o", tmp_path / "out", "--json"]
+    environment = {**os.environ, "AOTKERN_CACHE": str(tmp_path / "store")}
+    command_line = [sys.executable, "-m", "aotkern", *map(str, arguments)]
+    killed = subprocess.Popen(command_line, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not begun.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    slow.unlink()
+    started = time.monotonic()
+    answer = command(*arguments, AOTKERN_CACHE=str(tmp_path / "store"))
+    assert answer.json("build")["failures"] == []
+    assert time.monotonic() - started < 50
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["kernels_here.gfx942.aotk"]
 
 
 def planted(source, root, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
@@ -53,6 +55,12 @@ def test_a_folder_that_is_not_there_could_not_tell(tmp_path):
     result = CliRunner().invoke(jit, ["--events", str(tmp_path / "none")])
     assert result.exit_code == 2
     assert "no such folder" in result.output
+
+
+def test_a_trace_that_is_not_there_is_named(tmp_path):
+    manifest = Path(__file__).parents[2] / "manifests" / "gfx942.json"
+    said = refused(coverage, str(manifest), "--trace", str(tmp_path / "none"))
+    assert said == f"--trace: expected a folder of events, found no such folder: {tmp_path / 'none'}"
 
 
 def test_coverage_needs_one_source_of_calls():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from xml.etree import ElementTree as ET
 
 import jsonschema
@@ -67,6 +68,34 @@ def test_a_report_that_cannot_be_written_is_an_error(folder):
     done = run("audit", "resources", "scale.gfx942.aotk", "--report", "file/report.md")
     assert isinstance(done.exception, InputError)
     assert "file/report.md: expected a report that can be written" in str(done.exception)
+
+
+@pytest.mark.parametrize("report", ["file/r.md", "/proc/r.md"])
+@pytest.mark.parametrize("audit", [("--policy", "p.toml"), ("reproducible", "k.py"), ("jit", "--", "touch", "ran")])
+def test_a_report_that_cannot_be_written_is_refused_before_any_work(folder, audit, report):
+    (folder / "file").write_text("", "utf-8")
+    (folder / "p.toml").write_text('version = 1\n[verify]\nbundles = ["absent"]\n', "utf-8")
+    (folder / "k.py").write_text("raise SystemExit('was imported')\n", "utf-8")
+    options = ("--report", f"markdown={report}" if audit[0] == "jit" else report)
+    done = run("audit", audit[0], *options, *audit[1:]) if audit[0] != "--policy" else run("audit", *options, *audit)
+    assert isinstance(done.exception, InputError), done.output
+    assert f"{report}: expected a report that can be written" in str(done.exception)
+    assert not (folder / "ran").exists()
+
+
+def test_trying_whether_a_report_can_be_written_changes_nothing(folder):
+    (folder / "old.md").write_text("old", "utf-8")
+    for name in ("old.md", "new.md"):
+        assert isinstance(run("audit", "resources", "absent.aotk", "--report", name).exception, InputError)
+    assert (folder / "old.md").read_text("utf-8") == "old"
+    assert not (folder / "new.md").exists()
+
+
+def test_a_page_without_the_template_engine_is_refused_before_any_work(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    for form in (("resources", "absent.aotk", "--report", "r.html"), ("jit", "--report", "html=r", "--", "absent")):
+        done = run("audit", *form)
+        assert "jinja2 is needed for an HTML report" in str(done.exception)
 
 
 def test_a_single_audit_reports_like_a_gate(folder):

@@ -230,6 +230,57 @@ def test_the_hook_compares_with_the_last_commit(project, edited, code):
     assert ("identity: clean" in done.stdout) == (code == 0)
 
 
+def test_the_action_is_what_github_asks_of_one():
+    """Held against the schema that check-jsonschema brings along; no network."""
+    pytest.importorskip("check_jsonschema")
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-actions"]
+    done = subprocess.run([*command, str(ACTION / "action.yml")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def pre_commit(*arguments, **environment):
+    done = subprocess.run(
+        [sys.executable, "-m", "pre_commit", *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_pre_commit_accepts_the_hooks():
+    pytest.importorskip("pre_commit")
+    assert pre_commit("validate-manifest", str(ROOT / ".pre-commit-hooks.yaml")) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "said"),
+    [
+        (("for_gfx950.py",), 0, "Passed"),
+        (("for_gfx950.py", "helper.py"), 1, "different: scale[hip:gfx942]"),
+        (("helper.py",), 0, "no files to check"),
+    ],
+)
+def test_pre_commit_runs_the_hook(project, tmp_path, changed, code, said):
+    """As users run it, but for the environment, which pre-commit would fetch and is this one here."""
+    pytest.importorskip("pre_commit")
+    text = (ROOT / ".pre-commit-hooks.yaml").read_text("utf-8").partition("- id: aotkern-identity\n")[2]
+    fields = [line for line in text.partition("\n- id:")[0].splitlines() if not line.strip().startswith("#")]
+    kept = [line for line in fields if not re.match(r"  (entry|language|additional_dependencies|args):", line)]
+    arguments = [sys.executable, "-m", "aotkern", "audit", "identity", "--target", "gfx942", "--baseline-ref", "HEAD"]
+    lines = ["repos:", "- repo: local", "  hooks:", "  - id: aotkern-identity"]
+    lines += [f"  {line}" for line in kept]
+    lines += ["    language: system", f"    entry: {shlex.join(arguments)}", "    args: [for_gfx942.py]"]
+    Path(".pre-commit-config.yaml").write_text("\n".join(lines) + "\n", "utf-8")
+    for name in changed:
+        edit(name, "x)" if "gfx" in name else "value * 3", "x) + 1" if "gfx" in name else "value * 5")
+    project("add", ".")
+    done, output = pre_commit("run", "--verbose", PRE_COMMIT_HOME=str(tmp_path / "pre-commit"))
+    assert done == code, output
+    assert said in output
+
+
 def test_the_gate_hook_runs_the_whole_gate(project):
     command, files = hook("aotkern-gate")
     assert command == ["aotkern", "audit"]

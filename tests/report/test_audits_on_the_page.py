@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import jsonschema
+import reports_made as made
 
 from aotkern import schemas
 from aotkern.audit.coverage.proof import CoverageReport, Gap, KernelCoverage
@@ -48,7 +49,7 @@ def test_a_jit_audit_is_a_timeline_that_starts_with_its_first_event():
         Bar("rank 0", 0.5, 0.75, "startup", "mix: tuned over 8 configurations"),
         Bar("rank 1", 1.0, 0.25, "serving", f"{KEY}: compiled, by jit"),
     )
-    assert (timeline.lanes, timeline.phases, timeline.seconds) == (("rank 0", "rank 1"), ("startup", "serving"), 1.25)
+    assert (timeline.lanes, timeline.phases, timeline.length) == (("rank 0", "rank 1"), ("startup", "serving"), 1.25)
     assert [row[:5] for row in kernels.rows] == [
         ("startup", "scale", "1", "1", "0.500"),
         ("serving", "scale", "1", "1", "0.250"),
@@ -70,6 +71,50 @@ def test_a_jit_audit_fits_every_report():
     assert "Compiles and tunings over time" in jit_page.render(report)
     assert "phase serving allows 0 compiles, 1 happened" in markdown.render(gate)
     assert report.summary == "compiles by phase: startup 1, serving 1; tunings: 1; findings: 1"
+
+
+def test_a_replay_is_a_map_and_a_timeline_of_steps():
+    chart, timeline = contribution(made.replayed()).blocks
+    assert chart.cells == {
+        ("scale", "capture"): Cell("1 compile in 2,500 launches", Tone.NOTICE),
+        ("scale", "scored"): Cell("3 compiles in 2,500 launches", Tone.BAD),
+        ("mix", "scored"): Cell("none in 2,500 launches", Tone.GOOD),
+    }
+    assert timeline.bars == (
+        Bar("all steps", 0, 2, "capture", "2 steps"),
+        Bar("all steps", 2, 3, "warmup", "3 steps, 1 of which replay a graph"),
+        Bar("all steps", 5, 1000, "scored", "1,000 steps, 990 of which replay a graph"),
+        Bar("scale", 1, 1, "capture", "scale: 1 compile"),
+        Bar("scale", 7, 1, "scored", "scale: 3 compiles"),
+    )
+    drawn = html.render(GateReport("p", (StepResult.of("replay", "b", made.replayed(), 0.1),)))
+    assert "<span>1,005 steps</span>" in drawn
+    assert "scale: 3 compiles: scored, 1 steps from 7" in drawn
+
+
+def test_a_replay_of_a_bundle_lists_the_calls_that_nothing_serves():
+    *_, gaps = contribution(made.replayed("bundle")).blocks
+    assert gaps.rows == (
+        ("scored", "scale", "n = 17", made.key("scale", made.GFX942), "n: i32:D is needed; declare n as any"),
+    )
+    nearest = made.key("scale", made.GFX942)
+    (finding,) = made.replayed("bundle").findings
+    assert (finding.subject, finding.state) == ("scale", "no variant")
+    assert finding.message == (
+        f"no variant serves a call in phase scored; nearest: {nearest}, differs in: n: i32:D is needed (declare n as any)"
+    )
+    text = (
+        "7,500 launches, 2,500 of them by 1 prebuilt variant; would compile: capture 1, warmup 0, scored 3 (at most 0)"
+    )
+    assert made.replayed("bundle").summary == f"a workload: {text}"
+
+
+def test_a_bound_on_what_was_not_launched_shows_nothing_unless_another_is_exceeded():
+    assert made.replayed(bounds={"capture": 1}).verdict is Verdict.CLEAN
+    idle = made.replayed(bounds={"capture": 1, "warmup": 0})
+    assert (idle.verdict, idle.findings) == (Verdict.UNKNOWN, ())
+    assert "in phase warmup" in idle.summary
+    assert made.replayed(bounds={"warmup": 0, "scored": 2}).verdict is Verdict.FINDINGS
 
 
 def numerics():
@@ -118,7 +163,7 @@ def test_a_full_coverage_has_no_table_of_gaps():
 
 
 def test_every_audit_has_its_document_in_the_gate():
-    reports = {"jit": judge(LOG, Budget()), "numerics": numerics(), "coverage": coverage()}
+    reports = {"jit": judge(LOG, Budget()), "numerics": numerics(), "coverage": coverage(), "replay": made.replayed()}
     gate = GateReport("p", tuple(StepResult.of(name, "s", report, 0.1) for name, report in reports.items()))
     document = json.loads(formats.of(Path("x.json"))(gate))
     jsonschema.Draft202012Validator(schemas.load("gate")).validate(document)

@@ -154,7 +154,7 @@ def test_timelines_and_coverage_maps_are_drawn_from_their_values():
     drawn = [(a["x"], a["width"], a["class"]) for tag, a in reader.elements if tag == "rect" and "x" in a]
     assert drawn == [("0.000", "75.000", "phase-0"), ("75.000", "25.000", "phase-1")]
     texts = [text.strip() for _, text in reader.texts]
-    assert {"warm-up", "serving", "rank 0", "rank 1", "12 calls", "2.00 s", "nothing"} <= set(texts)
+    assert {"warm-up", "serving", "rank 0", "rank 1", "12 calls", "2.000 seconds", "nothing"} <= set(texts)
     assert "Variants" not in texts
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import reports_made as made
 
 from aotkern import __version__
+from aotkern.audit.places import Place
 from aotkern.report import sarif
 
 
@@ -38,6 +40,13 @@ def test_a_finding_is_shown_at_the_file_of_its_step():
     assert places == ["manifests/gfx942.json"] * 3 + ["kernels/wide%20here.py"]
     names = [r["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] for r in run(made.full())["results"]]
     assert names[3] == made.key("wide", made.GFX950)
+
+
+def test_a_finding_about_a_kernel_is_shown_at_its_line():
+    report = replace(made.full(), places={"mix": Place("kernels/my mix.py", 42)})
+    places = [result["locations"][0]["physicalLocation"] for result in run(report)["results"]]
+    assert places[:2] == [{"artifactLocation": {"uri": "kernels/my%20mix.py"}, "region": {"startLine": 42}}] * 2
+    assert places[2] == {"artifactLocation": {"uri": "manifests/gfx942.json"}, "region": {"startLine": 1}}
 
 
 def test_a_step_that_could_not_tell_makes_the_run_unsuccessful():

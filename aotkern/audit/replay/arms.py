@@ -9,6 +9,7 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from aotkern.arguments import bind, read
@@ -27,10 +28,27 @@ from aotkern.triton_bridge.recorder import Recorder
 from aotkern.triton_bridge.sink import MemorySink
 
 
+@dataclass(frozen=True, slots=True)
+class Met:
+    """A compile that would have happened, by the number of the step, its phase, and the kernel."""
+
+    step: int
+    phase: str
+    kernel: str
+
+
 class Counting(Protocol):
-    """A launcher that counts what its launches would have compiled."""
+    """A launcher that counts what its launches would have compiled.
+
+    Attributes:
+        launches: How many there were, by phase and kernel.
+        step: Number of the step that is being driven; who drives counts it up.
+        met: The compiles so far, where their step is known.
+    """
 
     launches: Counter[tuple[str, str]]
+    step: int
+    met: list[Met]
 
     def __getitem__(self, kernel: str, /) -> Any:
         """What `[grid](*arguments, **constants)` launches."""
@@ -52,10 +70,11 @@ class JitArm:
 
     def __init__(self, functions: Mapping[str, Any]) -> None:
         self.launches: Counter[tuple[str, str]] = Counter()
+        self.step, self.met = 0, list[Met]()
         self._functions = {name: fresh(kernel) for name, kernel in functions.items()}
         self._sink, self._gate = MemorySink(), Gate()
         self._recorder = Recorder(self._sink, self._gate)
-        self._met: set[tuple[str, str]] = set()
+        self._known: set[tuple[str, str]] = set()
         self._recorder.note(
             {"event": "triton", "version": "on paper", "watched": ["calls of JIT functions"], "missing": []}
         )
@@ -95,8 +114,9 @@ class JitArm:
     def _veto(self, *, fn: Any, compile: Mapping[str, Any], **_: Any) -> bool:  # noqa: A002 - Triton's name
         """Note a specialisation that is new, and keep Triton from compiling it."""
         what = subject.of_call(fn.jit_function, compile, describe.place())
-        if (what.module, what.key) not in self._met:
-            self._met.add((what.module, what.key))
+        if (what.module, what.key) not in self._known:
+            self._known.add((what.module, what.key))
+            self.met.append(Met(self.step, self._gate.phases.now, what.kernel))
             self._recorder.end(self._recorder.begin("jit", what), {})
         return True
 
@@ -117,6 +137,7 @@ class BundleArm:
     def __init__(self, catalogue: Catalogue) -> None:
         self.launches: Counter[tuple[str, str]] = Counter()
         self.found: Counter[tuple[str, str]] = Counter()
+        self.step, self.met = 0, list[Met]()
         self._catalogue, self._phase = catalogue, "startup"
         self._gaps: dict[tuple[str, str], dict[tuple[str, ...], Gap]] = {}
 
@@ -160,7 +181,10 @@ class BundleArm:
 
     def _miss(self, kernel: str, outcome: Miss, words: str) -> None:
         gap = gap_of(outcome, words, 1)
-        self._gaps.setdefault((self._phase, kernel), {}).setdefault(gap.reasons, gap)
+        gaps = self._gaps.setdefault((self._phase, kernel), {})
+        if gap.reasons not in gaps:
+            gaps[gap.reasons] = gap
+            self.met.append(Met(self.step, self._phase, kernel))
 
 
 class _Indexed:
@@ -183,6 +207,7 @@ class LaunchingArm:
 
     def __init__(self, launcher: Any, count: JitCount) -> None:
         self.launches: Counter[tuple[str, str]] = Counter()
+        self.step, self.met = 0, list[Met]()
         self.launcher, self._count, self._phase = launcher, count, "startup"
         self._gaps: dict[tuple[str, str], dict[tuple[str, ...], Gap]] = {}
 

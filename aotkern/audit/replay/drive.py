@@ -13,9 +13,8 @@ from itertools import chain
 from typing import Any, Protocol
 
 from aotkern.audit.coverage.proof import Gap
-from aotkern.audit.findings import Verdict
 from aotkern.audit.jit.judge import JitReport, judge
-from aotkern.audit.replay.arms import Counting
+from aotkern.audit.replay.arms import Counting, Met
 from aotkern.audit.replay.scheduler import Chunk, Step, steps
 from aotkern.audit.replay.workload import Arm, Workload
 from aotkern.triton_bridge.budget import Budget
@@ -53,6 +52,7 @@ class ArmResult:
         report: Every compile with its reason.
         gaps: Calls that no prebuilt variant serves, by phase and kernel.
         served: Launches that a prebuilt variant would have served, by kernel and variant key.
+        met: When each compile would have happened, in the order of the steps; nothing where that is not known.
     """
 
     arm: Arm
@@ -63,17 +63,11 @@ class ArmResult:
     report: JitReport
     gaps: Mapping[tuple[str, str], tuple[Gap, ...]]
     served: Mapping[tuple[str, str], int]
+    met: tuple[Met, ...] = ()
 
     def compiled(self, phase: str, kernel: str | None = None) -> int:
         """Compiles of one phase, of one kernel or of all."""
         return sum(number for key, number in self.binaries.items() if key[0] == phase and kernel in (None, key[1]))
-
-    @property
-    def verdict(self) -> Verdict:
-        """Clean when nothing compiles in the scored phase and every prebuilt look-up succeeds."""
-        if not self.launches:
-            return Verdict.UNKNOWN
-        return Verdict.FINDINGS if self.gaps or self.compiled(SCORED) else Verdict.CLEAN
 
 
 def drive(workload: Workload, arm: Arm, launcher: Counting, server: Server) -> ArmResult:
@@ -82,19 +76,21 @@ def drive(workload: Workload, arm: Arm, launcher: Counting, server: Server) -> A
     launcher.phase(CAPTURE)
     for rows in reversed(workload.limits.captured_rows):
         server.capture(rows)
+        launcher.step += 1
     counted[CAPTURE] = (len(workload.limits.captured_rows), 0)
     swept = (Step(tuple(Chunk(0, tokens) for tokens in prompts), ()) for prompts in workload.sweep)
     launcher.phase(WARMUP)
-    counted[WARMUP] = _serve(chain(swept, _served(workload, WARMUP)), workload, server)
+    counted[WARMUP] = _serve(chain(swept, _served(workload, WARMUP)), workload, launcher, server)
     launcher.phase(SCORED)
-    counted[SCORED] = _serve(_served(workload, SCORED), workload, server)
+    counted[SCORED] = _serve(_served(workload, SCORED), workload, launcher, server)
     gaps: Mapping[tuple[str, str], tuple[Gap, ...]] = getattr(launcher, "gaps", {})
     report = judge(launcher.log(), Budget())
     binaries = Counter({(row.phase, row.kernel): row.variants for row in report.rows})
     binaries.update({key: len(rows) for key, rows in gaps.items()})
     kernels = tuple(sorted({kernel for _, kernel in launcher.launches}))
     served = dict(getattr(launcher, "found", {}))
-    return ArmResult(arm, kernels, binaries, dict(launcher.launches), counted, report, gaps, served)
+    met = tuple(launcher.met)
+    return ArmResult(arm, kernels, binaries, dict(launcher.launches), counted, report, gaps, served, met)
 
 
 def _served(workload: Workload, phase: str) -> Iterator[Step]:
@@ -105,7 +101,7 @@ def _served(workload: Workload, phase: str) -> Iterator[Step]:
         yield from steps(requests.drawn(count, seed), workload.limits, requests.concurrency)
 
 
-def _serve(served: Iterable[Step], workload: Workload, server: Server) -> tuple[int, int]:
+def _serve(served: Iterable[Step], workload: Workload, launcher: Counting, server: Server) -> tuple[int, int]:
     """Drive the steps of one phase; how many there were, and how many of them replay a graph."""
     number = replayed = 0
     prepared: set[int] = set()
@@ -114,9 +110,10 @@ def _serve(served: Iterable[Step], workload: Workload, server: Server) -> tuple[
         captured = None if step.chunks else workload.limits.captured(step.rows)
         if captured is None:
             server.step(step)
-            continue
-        replayed += 1
-        if captured not in prepared:
-            prepared.add(captured)
-            server.prepare(captured)
+        else:
+            replayed += 1
+            if captured not in prepared:
+                prepared.add(captured)
+                server.prepare(captured)
+        launcher.step += 1
     return number, replayed

@@ -14,6 +14,8 @@ from aotkern import schemas
 from aotkern.audit.counting import count_jit
 from aotkern.audit.replay.arms import JitArm, LaunchingArm, fresh
 from aotkern.audit.replay.drive import CAPTURE, SCORED, WARMUP, drive
+from aotkern.audit.replay.judge import ReplayReport, usual_bounds
+from aotkern.audit.replay.run import declared, kernels_of
 from aotkern.audit.replay.workload import Limits, Workload
 from aotkern.cli.replay import replay
 from aotkern.triton_bridge.paper import paper_device
@@ -81,10 +83,12 @@ def test_each_arm_compiles_where_it_must(small):
     assert arms["legacy"]["reasons"][0].startswith("cp_gather_indexer_quant_cache")
     assert "NUM_TOKENS: constexpr took" in arms["legacy"]["reasons"][0]
     assert arms["bundle"]["steps"][SCORED]["replayed"] > 0
+    assert arms["bundle"]["bounds"] == {CAPTURE: 0, WARMUP: 0, SCORED: 0}
+    assert (arms["legacy"]["bounds"], arms["legacy"]["verdict"]) == ({SCORED: 0}, "findings")
 
 
 def test_a_bundle_without_a_variant_says_which_and_why(small, sample_catalogue, monkeypatch):
-    monkeypatch.setattr("aotkern.cli.replay._catalogue", lambda *_: sample_catalogue)
+    monkeypatch.setattr("aotkern.audit.replay.run.declared", lambda *_: sample_catalogue)
     code, arms = run(small, "--arm", "bundle")
     assert code == 1
     assert any("decode_reduce, no variant in phase capture" in reason for reason in arms["bundle"]["reasons"])
@@ -93,12 +97,8 @@ def test_a_bundle_without_a_variant_says_which_and_why(small, sample_catalogue, 
 @pytest.fixture
 def sample_catalogue():
     """The declared variants without the reducer's."""
-    from aotkern.audit.replay.workload import Workload
-    from aotkern.build import registry
-    from aotkern.cli.replay import _catalogue
-
     arm = Workload.read(WORKLOADS / "8k-1k.toml").arm("bundle")
-    found = _catalogue(arm, registry.load([registry.Source.parse("kernels")]), None)
+    found = declared(arm, kernels_of("kernels.replayed"))
     return replace(found, tables={name: table for name, table in found.tables.items() if name != "decode_reduce"})
 
 
@@ -131,4 +131,6 @@ def test_an_arm_that_launched_nothing_could_not_tell():
         def prepare(self, rows): ...
         def step(self, step): ...
 
-    assert drive(workload, workload.arm("legacy"), JitArm({}), Idle()).verdict.exit_code == 2
+    result = drive(workload, workload.arm("legacy"), JitArm({}), Idle())
+    report = ReplayReport("w", result, usual_bounds(result))
+    assert (report.verdict.exit_code, report.summary) == (2, "w: nothing was launched")
