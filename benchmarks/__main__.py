@@ -26,6 +26,7 @@ BENCHMARKS = {
     "size": "bundles beside Triton's cache folder, zips and per-file zstd",
     "audits": "identity and verification of 1,000 variants, numerics in the emulator",
     "jit-watch": "what the JIT audit costs launches that hit",
+    "scale": "builds, stores and bundles of 1,000 to 10,000 variants, and a line to a million",
     "emulator": "wave instructions a second",
     "report-page": "the HTML report of 2,000 variants in headless Chromium",
     "against": "the same commands from another revision of aotkern (--ref)",

@@ -1,6 +1,6 @@
-"""What a build and its bundle cost at many variants: measured rates, and what follows from them for 1,000,000.
+"""Scale: what a build and its bundle cost at many variants, and what follows from it for 1,000,000.
 
-    python benchmarks/scale.py [--sizes 1000 4000 10000] [--json FILE] [--no-dask]
+    python -m benchmarks scale
 
 Kernel declarations are planned, stored, put into manifests and bundles, verified and opened by the real code; only the
 compiler is left out at these sizes: a code object is one that Triton compiled for the same kernel, with other bytes
@@ -11,23 +11,23 @@ work on the machine disturbs little; where a build waits for its planning worker
 
 from __future__ import annotations
 
-import argparse
+import importlib.util
 import json
 import os
-import platform
 import resource
-import shutil
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
-MANY = HERE / "many_kernels.py"
+from aotkern.bench import Measurement, Row, Run, Table, observed, processes
+from benchmarks import common
+from benchmarks.common import MANY, Options
+
+SIZES = (1000, 4000, 10_000)
+FAR = 1_000_000
 SHARES = (40, 40, 50)
 """Values of STEP in `many_kernels`, for 1,000 variants of gfx942."""
 
@@ -146,12 +146,12 @@ def build(count: int, folder: Path) -> dict[str, float]:
     return {
         "variants": len(target.manifest.variants),
         "plan, wall s": times["plan"],
-        "store and check, s": times["kept"],
-        "assemble and trim, s": used - times["kept"] - times["made up"],
-        "publish, s": publish,
+        "check and store results, s": times["kept"],
+        "assemble the manifest, trim the store, s": used - times["kept"] - times["made up"],
+        "write the bundle and verify it, s": publish,
         "memory after the plan, MB": times["after plan, bytes"] / 1e6,
         "memory when all is compiled, MB": compiled / 1e6,
-        "memory after publishing, MB": peak() / 1e6,
+        "memory after the bundle was written, MB": peak() / 1e6,
         "memory of the planning worker, MB": children / 1e6,
         "code, MB": sum(map(len, target.objects.values())) / 1e6,
         "manifest, MB": manifest / 1e6,
@@ -176,7 +176,7 @@ def reuse(count: int, folder: Path) -> dict[str, float]:
     started = clock()
     result = builder.compile_targets(request)
     assert result.reused == count, (result.reused, count)
-    return {"from the store, s": clock() - started, "from the store, memory, MB": peak() / 1e6}
+    return {"the build again from the store, s": clock() - started}
 
 
 def verify(_: int, folder: Path) -> dict[str, float]:
@@ -206,7 +206,6 @@ def dispatch(_: int, folder: Path) -> dict[str, float]:
     kernel = max(manifest.kernels, key=lambda row: sum(v.kernel == row.name for v in manifest.variants))
     started = clock()
     variants = [Variant(v.key, manifest.options[v.options]) for v in manifest.variants if v.kernel == kernel.name]
-    keys = clock()
     table = Table.make(kernel.name, kernel.parameters, variants)
     made = clock()
     tables = sum(map(sys.getsizeof, {id(bits): bits for bits in table.families}.values()))
@@ -231,16 +230,15 @@ def dispatch(_: int, folder: Path) -> dict[str, float]:
         return statistics.median(once() for _ in range(5))
 
     return {
-        "dispatch, variants of the kernel": len(variants),
-        "dispatch, keys, s": keys - started,
-        "dispatch, table, s": made - keys,
-        "dispatch, bit sets, MB": tables / 1e6,
-        "dispatch, first choice, ms": timed(1, Choice) * 1e3,
-        "dispatch, miss, ms": timed(-5, Miss) * 1e3,
+        "variants of the largest kernel": len(variants),
+        "its dispatch table with the keys, s": made - started,
+        "its bit sets, MB": tables / 1e6,
+        "its first choice in Python, ms": timed(1, Choice) * 1e3,
+        "a miss, explained, ms": timed(-5, Miss) * 1e3,
     }
 
 
-def rate(folder: Path) -> dict[str, float]:
+def rate(_: int, folder: Path) -> dict[str, float]:
     """How long one worker process compiles a variant, start-up apart, and what real bundles hold; three builds."""
     from aotkern.build import builder
     from aotkern.build.registry import Source
@@ -256,11 +254,10 @@ def rate(folder: Path) -> dict[str, float]:
     ((_, target),) = result.targets.items()
     published = builder.publish(target, folder, "real", {})
     return {
-        "variants": count,
-        "compile, wall s a variant": statistics.median(seconds),
-        "code, bytes a variant": sum(map(len, target.objects.values())) / count,
-        "manifest, bytes a variant": len(target.manifest.to_bytes()) / count,
-        "bundle, bytes a variant": published.size / count,
+        "compile, wall ms": statistics.median(seconds) * 1e3,
+        "code, B": sum(map(len, target.objects.values())) / count,
+        "manifest, B": len(target.manifest.to_bytes()) / count,
+        "bundle, B": published.size / count,
     }
 
 
@@ -286,7 +283,7 @@ def echo(key: str, station: Any, seconds: float) -> Any:
 ANSWER = {"code": {f"fact {number}": "x" * 40 for number in range(30)}}
 
 
-def dask() -> dict[str, float]:
+def dask(*_: Any) -> dict[str, float]:
     """Seconds a task over the real driver loop and a real scheduler, with two worker processes; three runs."""
     from distributed import Client, LocalCluster
 
@@ -310,98 +307,71 @@ def dask() -> dict[str, float]:
             here.append((time.process_time() - used) / count)
             assert len(came) == count
     return {
-        "tasks": count,
-        "dask, wall s a task": statistics.median(seconds),
-        "dask, s a task, driver and scheduler": statistics.median(here),
-        "dask, memory, MB": peak() / 1e6,
+        "a task of Dask, wall ms": statistics.median(seconds) * 1e3,
+        "of it driver and scheduler, ms": statistics.median(here) * 1e3,
     }
 
 
 STAGES = {"build": build, "reuse": reuse, "verify": verify, "dispatch": dispatch}
+RATES = {"rate": rate, "dask": dask}
 
 
-def child(*arguments: str) -> dict[str, float]:
+def child(stage: str, size: int, folder: Path) -> dict[str, float]:
     """Run one stage in a fresh process."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--stage", *arguments], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        sys.exit(f"{arguments}\n{done.stdout}{done.stderr}")
-    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    command = [sys.executable, "-m", "benchmarks.scale", stage, str(size), str(folder)]
+    printed = processes.run(command, processes.with_this_aotkern(os.environ), common.ROOT)
+    result: dict[str, float] = json.loads(printed.splitlines()[-1])
     return result
 
 
-def measured(sizes: list[int], with_dask: bool) -> dict[str, Any]:
-    """All figures by size, and the rates."""
-    rows: dict[str, Any] = {"sizes": {}}
-    for size in sizes:
-        folder = Path(tempfile.mkdtemp(prefix="aotkern-scale-"))
-        try:
-            row: dict[str, float] = {}
-            for stage in STAGES:
-                row |= child(stage, str(size), str(folder))
-            rows["sizes"][size] = row
-        finally:
-            shutil.rmtree(folder)
-    with tempfile.TemporaryDirectory() as place:
-        rows["rate"] = child("rate", "0", place)
-    if with_dask:
-        rows["dask"] = child("dask", "0", ".")
-    return rows
+def measure(options: Options) -> Run:
+    common.needs("triton")
+    observation = observed("scale", common.command("scale", options), ("distributed",))
+    columns: dict[int, dict[str, float]] = {}
+    for size in SIZES[:1] if options.quick else SIZES:
+        folder = options.folder / str(size)
+        folder.mkdir()
+        columns[size] = {name: value for stage in STAGES for name, value in child(stage, size, folder).items()}
+    names = [name for name in columns[SIZES[0]] if name != "variants"]
+    title = "the real code for one target and three kernels, compiles left out"
+    headings = ("", *(f"{size:,} variants" for size in columns), *(() if options.quick else (f"a line to {FAR:,}",)))
+    sizes = Table(title, headings, tuple(row(name, columns) for name in names))
+    rates = [name for name in RATES if name != "dask" or importlib.util.find_spec("distributed")]
+    found = {name: value for stage in rates for name, value in child(stage, 0, options.folder).items()}
+    each = Table("a variant", ("", "each"), tuple(Row(plain(name), (cell(name, v),)) for name, v in found.items()))
+    notes = (
+        "Seconds are processor seconds, except where they are called wall.",
+        f"{FAR:,}: the line through the two largest sizes, a parabola for bit sets; what today's code would need.",
+    )
+    return observation.run((sizes, each), notes=notes[: 1 if options.quick else 2])
 
 
-def growth(rows: dict[int, dict[str, float]], name: str) -> tuple[float, float]:
-    """Exponent of the growth between the two largest sizes, and the value at the largest, for each variant."""
-    import math
-
-    small, large = sorted(rows)[-2:]
-    first, second = rows[small][name], rows[large][name]
-    power = math.log(second / first) / math.log(large / small) if first > 0 and second > 0 else 0.0
-    return power, second / large
+def plain(name: str) -> str:
+    """The name of a figure without its unit."""
+    what, _, unit = name.rpartition(", ")
+    return (f"{what}, wall" if unit.startswith("wall ") else what) or name
 
 
-def at(rows: dict[int, dict[str, float]], name: str, count: int) -> float:
-    """The line through the two largest sizes, at `count`; a parabola for what is known to grow with the square."""
-    small, large = sorted(rows)[-2:]
-    if name == "dispatch, bit sets, MB":
-        return rows[large][name] * (count / large) ** 2
-    slope = (rows[large][name] - rows[small][name]) / (large - small)
-    return rows[large][name] + slope * (count - large)
+def cell(name: str, value: float) -> Measurement | str:
+    """A figure in the unit that ends its name; a count without one."""
+    unit = name.rpartition(", ")[2].split()[-1] if ", " in name else ""
+    return Measurement.single(unit, value) if unit else f"{value:,.0f}"
 
 
-def main() -> None:
-    """Measure, print the table, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 4000, 10000])
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--no-dask", action="store_true")
-    parser.add_argument("--stage", nargs=3, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.stage:
-        name, size, folder = options.stage
-        if name in STAGES:
-            result = STAGES[name](int(size), Path(folder))
-        else:
-            result = rate(Path(folder)) if name == "rate" else dask()
-        print(json.dumps(result))
-        return
-    found = measured(options.sizes, not options.no_dask)
-    rows = found["sizes"]
-    print(" " * 48 + "".join(f"{size:>12}" for size in (*rows, "power", "1000000")))
-    for name in rows[options.sizes[-1]]:
-        cells = "".join(f"{row[name]:12.4g}" for row in rows.values())
-        if len(rows) > 1:
-            cells += f"{growth(rows, name)[0]:12.2f}{at(rows, name, 1_000_000):12.4g}"
-        print(f"{name:48}{cells}")
-    for part in ("rate", "dask"):
-        for name, value in found.get(part, {}).items():
-            print(f"{name:48}{value:12.4g}")
-    if options.json:
-        machine = {"processor": platform.processor() or platform.machine(), "cpus": os.cpu_count()}
-        machine["python"] = platform.python_version()
-        document = {"machine": machine, "command": sys.argv, **found}
-        options.json.write_text(json.dumps(document, indent=1) + "\n")
+def row(name: str, columns: Mapping[int, Mapping[str, float]]) -> Row:
+    """One figure at all sizes, and where there are two, what it comes to at `FAR`."""
+    cells = [cell(name, figures[name]) for figures in columns.values()]
+    return Row(plain(name), (*cells, *([cell(name, far(name, columns))] if len(columns) > 1 else [])))
+
+
+def far(name: str, columns: Mapping[int, Mapping[str, float]]) -> float:
+    """The line through the two largest sizes, at `FAR`; a parabola for what is known to grow with the square."""
+    small, large = sorted(columns)[-2:]
+    first, second = columns[small][name], columns[large][name]
+    if name == "its bit sets, MB":
+        return second * (FAR / large) ** 2
+    return second + (second - first) / (large - small) * (FAR - large)
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps({**STAGES, **RATES}[sys.argv[1]](int(sys.argv[2]), Path(sys.argv[3]))))
