@@ -35,8 +35,8 @@ from aotkern.bench import Bar, Measurement, Row, Run, Table, interleaved, observ
 from benchmarks import common
 from benchmarks.common import Options
 
-RUNS = 7
-COLD_RUNS = 3
+RUNS = 5
+COLD_RUNS = 1
 COUNTS = (24, 200)
 HERE = Path(__file__).parent
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from aotkern.audit.contents import ContentsReport, KernelContents
 from aotkern.audit.coverage.proof import Gap
 from aotkern.audit.findings import Finding, Verdict
-from aotkern.audit.gate import GateReport, StepResult
 from aotkern.audit.identity import Comparison, IdentityReport, State
 from aotkern.audit.jit.events import Log
 from aotkern.audit.jit.judge import judge
+from aotkern.audit.outcome import GateReport, StepResult
 from aotkern.audit.replay.arms import Met
 from aotkern.audit.replay.drive import ArmResult
 from aotkern.audit.replay.judge import ReplayReport

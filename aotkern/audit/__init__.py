@@ -6,7 +6,10 @@ identity        machine code against a baseline, variant by variant
 resources       registers, LDS, scratch, spills and occupancy against bounds and a baseline
 reproducible    a rebuild under different circumstances against the first build
 policy          what a release must pass, from TOML
-gate            every step of a policy, and one verdict
+steps           how each step of a policy is carried out: one file each
+gate            all of them, and one verdict
+outcome         what comes out of the gate
+places          where kernels are defined
 coverage        which calls of a domain, or of a recorded run, find a prebuilt variant
 jit             what a running program compiled, why, and whether it was allowed to
 counting        the same for a block of code: `count_jit`

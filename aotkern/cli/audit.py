@@ -15,8 +15,8 @@ from aotkern.audit import places
 from aotkern.audit import reproducible as reproducible_audit
 from aotkern.audit import resources as resources_audit
 from aotkern.audit.findings import Verdict
-from aotkern.audit.gate import GateReport, StepResult
 from aotkern.audit.identity import IdentityReport
+from aotkern.audit.outcome import GateReport, StepResult
 from aotkern.audit.policy import Policy
 from aotkern.audit.resources import ResourceReport
 from aotkern.audit.sides import Side, mnemonics

@@ -11,8 +11,8 @@ import click
 from aotkern.audit.coverage import domain as domains
 from aotkern.audit.coverage import proof, trace
 from aotkern.audit.coverage.catalogue import Catalogue
-from aotkern.audit.gate import GateReport, StepResult
 from aotkern.audit.jit.program import read_log
+from aotkern.audit.outcome import GateReport, StepResult
 from aotkern.audit.sides import Side
 from aotkern.cli import common
 from aotkern.cli import reports as files

@@ -57,6 +57,7 @@ def audit(
         return
     from aotkern.audit import gate  # noqa: PLC0415 - `audit --help` and the single audits do not pay for it
     from aotkern.audit.policy import Policy  # noqa: PLC0415
+    from aotkern.audit.steps import Circumstances  # noqa: PLC0415
     from aotkern.cli import progress  # noqa: PLC0415
     from aotkern.cli import reports as files  # noqa: PLC0415
     from aotkern.report import machine, text  # noqa: PLC0415
@@ -64,7 +65,7 @@ def audit(
     steps = Policy.read(policy)
     files.check(reports)
     with progress.shown("compiling", quiet=as_json) as tell:
-        report = gate.run(steps, str(policy), gate.Circumstances(common.environment(), jobs, tell))
+        report = gate.run(steps, str(policy), Circumstances(common.environment(), jobs, tell))
     if steps.numerics:
         with contextlib.suppress(ImportError):  # without numpy that step came to no report
             importlib.import_module("aotkern.report.numerics")

@@ -10,7 +10,7 @@ import click
 
 from aotkern.audit import cases, numerics
 from aotkern.audit.executors import Emulated, OnGpu
-from aotkern.audit.gate import GateReport, StepResult
+from aotkern.audit.outcome import GateReport, StepResult
 from aotkern.audit.sides import Side
 from aotkern.cli import common
 from aotkern.cli import reports as files

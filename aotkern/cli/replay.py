@@ -11,7 +11,7 @@ import click
 from aotkern.audit.counting import count_jit
 from aotkern.audit.coverage.catalogue import Catalogue
 from aotkern.audit.findings import Verdict
-from aotkern.audit.gate import GateReport, StepResult
+from aotkern.audit.outcome import GateReport, StepResult
 from aotkern.audit.replay import run
 from aotkern.audit.replay.arms import LaunchingArm, fresh
 from aotkern.audit.replay.drive import ArmResult, drive

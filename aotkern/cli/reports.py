@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from aotkern.audit.gate import GateReport
+from aotkern.audit.outcome import GateReport
 from aotkern.errors import InputError
 from aotkern.report import formats
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from aotkern.audit import identity
 from aotkern.audit.contents import ContentsReport
-from aotkern.audit.gate import GateReport, StepResult
 from aotkern.audit.identity import Comparison, IdentityReport
+from aotkern.audit.outcome import GateReport, StepResult
 from aotkern.audit.reproducible import ReproducibleReport
 from aotkern.audit.resources import ResourceReport
 from aotkern.report.page import (

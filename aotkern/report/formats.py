@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from aotkern.audit.gate import GateReport
+from aotkern.audit.outcome import GateReport
 from aotkern.errors import InputError
 from aotkern.report import coverage, html, jit_machine, jit_page, junit, machine, markdown, replay, sarif, text
 

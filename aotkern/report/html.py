@@ -10,7 +10,7 @@ import base64
 import hashlib
 from importlib import import_module
 
-from aotkern.audit.gate import GateReport
+from aotkern.audit.outcome import GateReport
 from aotkern.errors import MissingToolError
 from aotkern.report import contributions
 from aotkern.report.page import Page

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aotkern.audit.gate import GateReport, StepResult
 from aotkern.audit.jit.events import Compile, Tuning
 from aotkern.audit.jit.judge import AUDIT, JitReport
+from aotkern.audit.outcome import GateReport, StepResult
 from aotkern.report import html
 from aotkern.report.contributions import Contribution, contribution
 from aotkern.report.page import Bar, Block, Table, Timeline

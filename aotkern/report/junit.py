@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from xml.etree import ElementTree as ET
 
 from aotkern.audit.findings import Finding, Verdict
-from aotkern.audit.gate import GateReport, StepResult
+from aotkern.audit.outcome import GateReport, StepResult
 
 # What XML 1.0 cannot hold, not even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

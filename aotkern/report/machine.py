@@ -8,8 +8,8 @@ from functools import singledispatch
 
 from aotkern.audit.contents import ContentsReport
 from aotkern.audit.findings import Finding
-from aotkern.audit.gate import GateReport, StepResult
 from aotkern.audit.identity import IdentityReport
+from aotkern.audit.outcome import GateReport, StepResult
 from aotkern.audit.reproducible import ReproducibleReport
 from aotkern.audit.resources import ResourceReport
 from aotkern.report.plain import JSON, document

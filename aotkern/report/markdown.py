@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from aotkern.audit.gate import GateReport
+from aotkern.audit.outcome import GateReport
 from aotkern.report import contributions
 from aotkern.report.page import Difference, Page, Section, Tone
 from aotkern.report.plain import counted

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from aotkern import __version__
 from aotkern.audit.findings import Finding, Verdict
-from aotkern.audit.gate import GateReport, StepResult
+from aotkern.audit.outcome import GateReport, StepResult
 from aotkern.audit.places import Place, place_of
 
 JSON = dict[str, Any]

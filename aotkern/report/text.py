@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from aotkern.audit import resources as resources_audit
-from aotkern.audit.gate import GateReport
 from aotkern.audit.identity import Comparison, IdentityReport
+from aotkern.audit.outcome import GateReport
 from aotkern.audit.reproducible import ReproducibleReport
 from aotkern.audit.resources import ResourceReport, Usage
 from aotkern.manifest import Manifest

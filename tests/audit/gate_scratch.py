@@ -10,10 +10,10 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from aotkern.audit import gate
+from aotkern.audit.steps import Circumstances
 from aotkern.cli.commands import aotkern
 
-QUIET = gate.Circumstances(inherited={"PATH": os.environ["PATH"]})
+QUIET = Circumstances(inherited={"PATH": os.environ["PATH"]})
 
 HELPER = """\
 import triton

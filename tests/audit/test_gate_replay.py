@@ -16,8 +16,9 @@ from gate_scratch import QUIET, asked, edit, run
 from aotkern import schemas
 from aotkern.audit import gate
 from aotkern.audit.findings import Verdict
-from aotkern.audit.gate import StepResult
+from aotkern.audit.outcome import StepResult
 from aotkern.audit.policy import JitStep, Policy, ReplayStep
+from aotkern.audit.steps import Circumstances
 
 pytest.importorskip("torch")
 
@@ -275,7 +276,7 @@ def watched(repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
     import aotkern
 
-    here = gate.Circumstances({**os.environ, "PYTHONPATH": str(Path(aotkern.__file__).parents[1])})
+    here = Circumstances({**os.environ, "PYTHONPATH": str(Path(aotkern.__file__).parents[1])})
 
     def watched(*words: str, seconds: int = 120, pattern: str | None = None) -> StepResult:
         command = (sys.executable, "program.py", *words)

@@ -11,11 +11,11 @@ import reports_made as made
 from aotkern import schemas
 from aotkern.audit.coverage.proof import CoverageReport, Gap, KernelCoverage
 from aotkern.audit.findings import Verdict
-from aotkern.audit.gate import GateReport, StepResult
 from aotkern.audit.jit.events import Compile, Log, Outcome, Process, Tuning
 from aotkern.audit.jit.judge import judge
 from aotkern.audit.numerics import NumericsReport
 from aotkern.audit.numerics import Outcome as Numbers
+from aotkern.audit.outcome import GateReport, StepResult
 from aotkern.report import formats, html, jit_page, markdown
 from aotkern.report.contributions import contribution, page
 from aotkern.report.numerics import machine

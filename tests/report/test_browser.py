@@ -10,7 +10,7 @@ import browser
 import pytest
 import reports_made as made
 
-from aotkern.audit.gate import GateReport, StepResult
+from aotkern.audit.outcome import GateReport, StepResult
 from aotkern.report import html
 
 pytestmark = pytest.mark.skipif(bool(browser.missing()), reason=browser.missing() or "-")

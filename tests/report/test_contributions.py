@@ -6,8 +6,8 @@ import reports_made as made
 from reports_made import GFX942, GFX950, key
 
 from aotkern.audit.findings import Verdict
-from aotkern.audit.gate import GateReport, StepResult
 from aotkern.audit.identity import Comparison, State
+from aotkern.audit.outcome import GateReport, StepResult
 from aotkern.audit.resources import ResourceReport
 from aotkern.report import contributions
 from aotkern.report.page import Delta, Difference, Line, Table, Tone

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import reports_made as made
 
 from aotkern.audit.findings import Verdict
-from aotkern.audit.gate import GateReport, StepResult
+from aotkern.audit.outcome import GateReport, StepResult
 from aotkern.report import junit
 
 
