@@ -37,7 +37,7 @@ from benchmarks import common
 from benchmarks.common import Options
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("liger_steps.py"))]
-ROUNDS = 3
+ROUNDS = 2
 TIMES = {"import_s": "imports", "training_s": "first training step", "inference_s": "inference step"}
 TOLERANCE = {"bfloat16": 2e-2, "float32": 1e-3}
 """Absolute and relative, for code that two compilers made."""

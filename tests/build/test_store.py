@@ -263,8 +263,8 @@ def test_a_store_of_somebody_else_is_read_and_not_written(kept, tmp_path):
     if os.geteuid() != 0:
         pytest.skip("becoming another user needs root")
     store, path = kept
-    for folder in (*path.parents[:5],):
-        if folder != folder.parent and folder.owner() == "root" and "pytest" in str(folder):
+    for folder in path.parents:  # how many of them are pytest's depends on whether it runs in parallel
+        if folder.owner() == "root" and "pytest" in str(folder):
             folder.chmod(0o755)
     before = sorted(store.root.rglob("*"))
 
