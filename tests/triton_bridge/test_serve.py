@@ -236,6 +236,7 @@ def test_a_direct_compile_is_served_too(made, install):
 
 
 def test_preload_loads_every_variant_once(made, install):
+    kernels.forget()  # what another test was served would be loaded anew
     install_ = install(made[1])
     with launching("gfx942") as device:
         loaded = []
