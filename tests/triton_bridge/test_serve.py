@@ -240,7 +240,7 @@ def test_preload_loads_every_variant_once(made, install):
     install_ = install(made[1])
     with launching("gfx942") as device:
         loaded = []
-        device.utils.load_binary = lambda *args: loaded.append(args[0]) or (None, 0, 0, 0, 1024)
+        device.utils.load_binary = lambda *args: loaded.append(args[0]) or (len(loaded), 0, 0, 0, 1024)
         assert install_.preload(kernels.scale) == len(loaded) == 7
         assert install_.preload(kernels.tuned) == 2
         before = len(loaded)
