@@ -67,16 +67,21 @@ typedef struct {
   int64_t low;
   uint64_t high;
   const uint64_t *variants; /* `words` words: a bit for each variant that assumes this */
-  uint64_t first; /* the first of them, which mostly is the only one */
   Value constant;
 } Test;
 
 typedef struct {
-  PyObject *name; /* borrowed from `held` */
+  /* Tests that differ in DIVISIBLE and SMALL alone, of at most 64 variants, are all answered by one look at `classes`;
+   * `plain` is the kind of value that they are about, and V_NONE for other tests. */
+  uint8_t plain, needs_storage;
+  uint32_t element;
+  int64_t low;
+  uint64_t high;
+  uint64_t classes[4]; /* by what holds of a value, DIVISIBLE | SMALL: the variants that assume no more */
   PyObject *fallback; /* the default, or NULL */
+  PyObject *name; /* borrowed from `held` */
   Test *tests;
   int count;
-  int needs_storage;
 } Parameter;
 
 /* How one parameter is written into the buffer. */
@@ -217,12 +222,12 @@ static int read_tensor(Kernel *self, PyObject *object, int needs_storage, Value 
 
 /* ---- Choosing ----------------------------------------------------------------------------------------------------- */
 
-static inline int same_constant(const Value *built, const Value *given) {
+static int same_constant(const Value *built, const Value *given) {
   if (built->kind != given->kind) return 0;
-  if (built->kind == V_INT) return built->bits == given->bits && built->negative == given->negative;
   switch (built->kind) {
     case V_NONE: return 1;
     case V_BOOL: return built->bits == given->bits;
+    case V_INT: return built->bits == given->bits && built->negative == given->negative;
     case V_FLOAT: /* by bits, so that -0.0 is not 0.0; but every NaN is the NaN */
       return isnan(built->number) ? isnan(given->number) : !memcmp(&built->number, &given->number, sizeof(double));
     case V_TEXT: return PyUnicode_Compare(built->text, given->text) == 0;
@@ -231,42 +236,45 @@ static inline int same_constant(const Value *built, const Value *given) {
   return 0;
 }
 
-static inline int in_range(const Test *test, const Value *value) {
-  return value->negative ? (int64_t)value->bits >= test->low : value->bits <= test->high;
+static inline int within_range(const Value *value, int64_t low, uint64_t high) {
+  return value->negative ? (int64_t)value->bits >= low : value->bits <= high;
 }
 
-/* aotkern.dispatch.refusals, for one assumption; the commonest first. */
-static inline int holds(const Test *test, const Value *value) {
+/* aotkern.dispatch.refusals, for one assumption. */
+static int holds(const Test *test, const Value *value) {
   int annotated = test->flags & ANNOTATED;
-  if (test->kind == T_INTEGER)
-    return (value->kind == V_INT || (annotated && value->kind == V_BOOL)) && in_range(test, value) &&
-           (!(test->flags & DIVISIBLE) || value->bits % 16 == 0);
-  if (test->kind == T_POINTER)
-    return value->kind == V_TENSOR && value->element == test->element &&
-           (!(test->flags & DIVISIBLE) || value->bits % 16 == 0) && (!(test->flags & SMALL) || value->small);
   switch (test->kind) {
     case T_CONSTANT: return same_constant(&test->constant, value);
+    case T_POINTER:
+      return value->kind == V_TENSOR && value->element == test->element &&
+             (!(test->flags & DIVISIBLE) || value->bits % 16 == 0) && (!(test->flags & SMALL) || value->small);
+    case T_INTEGER:
+      return (value->kind == V_INT || (annotated && value->kind == V_BOOL)) &&
+             within_range(value, test->low, test->high) && (!(test->flags & DIVISIBLE) || value->bits % 16 == 0);
     case T_FLOAT: return value->kind == V_FLOAT || (annotated && (value->kind == V_INT || value->kind == V_BOOL));
     case T_BOOL: return value->kind == V_BOOL || (annotated && value->kind == V_INT && value->bits <= 1);
   }
   return 0;
 }
 
-/* Leave alive only the variants one of whose assumptions about this argument holds. */
-static inline void narrow(const Parameter *parameter, const Value *value, uint64_t *alive, int words) {
-  if (words == 1) {
-    uint64_t kept = 0;
-    for (int i = 0; i < parameter->count; i++)
-      if (holds(&parameter->tests[i], value)) kept |= parameter->tests[i].first;
-    *alive &= kept;
-    return;
-  }
+static void narrow_by_tests(const Parameter *parameter, const Value *value, uint64_t *alive, int words) {
   uint64_t kept[words];
   memset(kept, 0, sizeof kept);
   for (int i = 0; i < parameter->count; i++)
     if (holds(&parameter->tests[i], value))
       for (int w = 0; w < words; w++) kept[w] |= parameter->tests[i].variants[w];
   for (int w = 0; w < words; w++) alive[w] &= kept[w];
+}
+
+/* Leave alive only the variants one of whose assumptions about this argument holds. */
+static inline void narrow(const Parameter *parameter, const Value *value, uint64_t *alive, int words) {
+  int divisible = value->bits % 16 == 0; /* DIVISIBLE, of an integer or a tensor */
+  if (parameter->plain == V_INT && value->kind == V_INT && within_range(value, parameter->low, parameter->high))
+    *alive &= parameter->classes[divisible];
+  else if (parameter->plain == V_TENSOR && value->kind == V_TENSOR && value->element == parameter->element)
+    *alive &= parameter->classes[divisible | (value->small ? SMALL : 0)];
+  else
+    narrow_by_tests(parameter, value, alive, words);
 }
 
 /* The first variant alive, or -1 when there is none or when others differ from it in options only. */
@@ -318,14 +326,12 @@ static uint64_t float_bits(const Value *value, Write write) {
   return write == W_BF16 ? word >> 16 : word;
 }
 
+/* Eight bytes are written whatever the size, since that takes no branch: what is too much is zero, and as the slots
+ * ascend, the next one's. */
 static inline void pack(const Slot *slot, const Value *value, unsigned char *buffer) {
   uint64_t bits = slot->write == W_BITS ? value->bits : float_bits(value, (Write)slot->write);
-  unsigned char *out = buffer + slot->offset; /* the low bytes: these GPUs are in little endian machines only */
-  switch (slot->size) { /* each copy of a known size is one instruction */
-    case 8: memcpy(out, &bits, 8); return;
-    case 4: memcpy(out, &bits, 4); return;
-    default: memcpy(out, &bits, slot->size);
-  }
+  bits &= ~0ULL >> (64 - 8 * slot->size); /* the low bytes: these GPUs are in little endian machines only */
+  memcpy(buffer + slot->offset, &bits, sizeof bits);
 }
 
 /* ---- The call ----------------------------------------------------------------------------------------------------- */
@@ -433,7 +439,7 @@ static int within(const Ready *ready, const uint64_t *grid) {
 
 /* The driver's error code; 0 for a launch that succeeded. */
 static int launch(const Ready *ready, const uint64_t *grid, const Value *values, void *stream) {
-  _Alignas(16) unsigned char buffer[MAX_BUFFER];
+  _Alignas(16) unsigned char buffer[MAX_BUFFER + 8];
   size_t size = ready->size;
   memset(buffer, 0, size);
   for (int i = 0; i < ready->slot_count; i++)
@@ -556,9 +562,24 @@ static int take_test(Kernel *self, PyObject *row, Test *test, uint64_t **free_wo
   if (test->kind == T_CONSTANT && !read_plain(constant, &test->constant))
     test->constant.kind = V_TENSOR; /* a dtype or a function: equal to nothing that is read here */
   test->variants = take_mask(self, variants, free_words);
-  if (!test->variants) return -1;
-  test->first = test->variants[0];
-  return 0;
+  return test->variants ? 0 : -1;
+}
+
+/* Sum up tests that differ in DIVISIBLE and SMALL alone. */
+static void sum_up(const Kernel *self, Parameter *parameter) {
+  const Test *one = parameter->tests;
+  if (self->words != 1 || !parameter->count || (one->kind != T_INTEGER && one->kind != T_POINTER)) return;
+  for (int i = 0; i < parameter->count; i++) {
+    const Test *test = &parameter->tests[i];
+    if (test->kind != one->kind || test->element != one->element || test->low != one->low || test->high != one->high)
+      return;
+  }
+  for (int held = 0; held < 4; held++)
+    for (int i = 0; i < parameter->count; i++)
+      if (!(parameter->tests[i].flags & (DIVISIBLE | SMALL) & ~held))
+        parameter->classes[held] |= *parameter->tests[i].variants;
+  parameter->element = one->element, parameter->low = one->low, parameter->high = one->high;
+  parameter->plain = one->kind == T_INTEGER ? V_INT : V_TENSOR;
 }
 
 /* (name, has_default, default, tests) */
@@ -573,6 +594,7 @@ static int take_parameter(Kernel *self, PyObject *row, Parameter *out, uint64_t 
     if (take_test(self, PyTuple_GetItem(tests, out->count), &out->tests[out->count], free_words)) return -1;
     out->needs_storage |= out->tests[out->count].flags & SMALL;
   }
+  sum_up(self, out);
   return 0;
 }
 
@@ -689,6 +711,10 @@ static PyObject *kernel_bind(Kernel *self, PyObject *grid) {
   return (PyObject *)bound;
 }
 
+static int by_offset(const void *one, const void *other) {
+  return (int)((const Slot *)one)->offset - (int)((const Slot *)other)->offset;
+}
+
 static int take_slots(Kernel *self, PyObject *rows, Ready *ready) {
   ready->slot_count = (int)PyTuple_Size(rows);
   ready->slots = calloc(ready->slot_count + 1, sizeof(Slot));
@@ -704,6 +730,7 @@ static int take_slots(Kernel *self, PyObject *rows, Ready *ready) {
     slot->parameter = (uint16_t)parameter, slot->offset = (uint16_t)offset;
     slot->size = (uint8_t)size, slot->write = (uint8_t)write;
   }
+  qsort(ready->slots, ready->slot_count, sizeof(Slot), by_offset);
   return 0;
 }
 
