@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import threading
+from collections import Counter
 
 import pytest
 from bundles import SCALE, Spec, compile_key, make, opened, pack
@@ -154,6 +156,28 @@ def test_both_ways_launch_the_same(fake_library, tables, extension, sort, grid, 
     first, second = counted
     for name in ("dispatched", "missed", "empty", "launches"):
         assert getattr(first, name) == getattr(second, name)
+
+
+@pytest.mark.parametrize("sort", ["ladder", "wide"])
+def test_each_class_of_values_gets_the_same_variant(fake_library, tables, extension, sort):
+    def stub(address: int, storage: int, dtype: str) -> StubTensor:
+        return StubTensor(address, dtype, storage)
+
+    cells = list(itertools.product((0x10000, 0x10004), (4096, 2**31), ("float32", "float16")))
+    values = (16, 17, -16, 2**31 - 16, 2**31, -(2**31), -(2**31) - 16, True)
+    counted = []
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (None, extension):
+            fake_library.reset("gfx942")
+            bundle = load(fake_library, tables[sort], patch, module)
+            for _, x, out, n in itertools.product(range(2), cells, cells, values):
+                before = Counter(bundle.counters().dispatched)
+                said = attempt(bundle, 1, {"x": stub(*x), "out": stub(*out), "n": n, "factor": 1.0})
+                counted.append((module, said, Counter(bundle.counters().dispatched) - before))
+            assert module is None or c_launches(bundle) > 30
+    half = len(counted) // 2
+    assert [row[1:] for row in counted[:half]] == [row[1:] for row in counted[half:]]
+    assert len({str(row[2]) for row in counted}) == len(LADDER) + 1
 
 
 @pytest.mark.parametrize("kind", ["fp16", "bf16", "fp32", "fp64", "i8", "u64", "u1"])
