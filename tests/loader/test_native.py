@@ -158,26 +158,27 @@ def test_both_ways_launch_the_same(fake_library, tables, extension, sort, grid, 
         assert getattr(first, name) == getattr(second, name)
 
 
-@pytest.mark.parametrize("sort", ["ladder", "wide"])
-def test_each_class_of_values_gets_the_same_variant(fake_library, tables, extension, sort):
+@pytest.mark.parametrize(("sort", "blocks"), [("ladder", (128,)), ("wide", (64, 128, 1, 9, 16))])
+def test_each_class_of_values_gets_the_same_variant(fake_library, tables, extension, sort, blocks):
     def stub(address: int, storage: int, dtype: str) -> StubTensor:
         return StubTensor(address, dtype, storage)
 
     cells = list(itertools.product((0x10000, 0x10004), (4096, 2**31), ("float32", "float16")))
-    values = (16, 17, -16, 2**31 - 16, 2**31, -(2**31), -(2**31) - 16, True)
+    values = (16, 17, -16, 2**31 - 16, 2**31, -(2**31) - 16, True)
     counted = []
     with pytest.MonkeyPatch.context() as patch:
         for module in (None, extension):
             fake_library.reset("gfx942")
             bundle = load(fake_library, tables[sort], patch, module)
-            for _, x, out, n in itertools.product(range(2), cells, cells, values):
+            for _, block, x, out, n in itertools.product(range(2), blocks, cells, cells[::2], values):
                 before = Counter(bundle.counters().dispatched)
-                said = attempt(bundle, 1, {"x": stub(*x), "out": stub(*out), "n": n, "factor": 1.0})
-                counted.append((module, said, Counter(bundle.counters().dispatched) - before))
-            assert module is None or c_launches(bundle) > 30
+                call = {"x": stub(*x), "out": stub(*out), "n": n, "factor": 1.0, "BLOCK": block}
+                said = attempt(bundle, 1, call)
+                counted.append((said, Counter(bundle.counters().dispatched) - before))
+            assert module is None or c_launches(bundle) > 30 * len(blocks)
     half = len(counted) // 2
-    assert [row[1:] for row in counted[:half]] == [row[1:] for row in counted[half:]]
-    assert len({str(row[2]) for row in counted}) == len(LADDER) + 1
+    assert counted[:half] == counted[half:]
+    assert len({str(dispatched) for _, dispatched in counted}) == len(LADDER) * len(blocks) + 1
 
 
 @pytest.mark.parametrize("kind", ["fp16", "bf16", "fp32", "fp64", "i8", "u64", "u1"])
