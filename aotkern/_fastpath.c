@@ -86,7 +86,7 @@ typedef struct {
 
 /* How one parameter is written into the buffer. */
 typedef enum { W_BITS, W_FP16, W_BF16, W_FP32, W_FP64 } Write;
-typedef struct { uint16_t parameter, offset; uint8_t size, write; } Slot;
+typedef struct { uint16_t parameter, offset; uint8_t spare_bits, write; } Slot; /* of 64 bits */
 
 typedef int (*LaunchFunction)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
                               void **, void **);
@@ -268,7 +268,7 @@ static void narrow_by_tests(const Parameter *parameter, const Value *value, uint
 
 /* Leave alive only the variants one of whose assumptions about this argument holds. */
 static inline void narrow(const Parameter *parameter, const Value *value, uint64_t *alive, int words) {
-  int divisible = value->bits % 16 == 0; /* DIVISIBLE, of an integer or a tensor */
+  int divisible = !(value->bits & 15); /* DIVISIBLE, of an integer or a tensor */
   if (parameter->plain == V_INT && value->kind == V_INT && within_range(value, parameter->low, parameter->high))
     *alive &= parameter->classes[divisible];
   else if (parameter->plain == V_TENSOR && value->kind == V_TENSOR && value->element == parameter->element)
@@ -330,7 +330,7 @@ static uint64_t float_bits(const Value *value, Write write) {
  * ascend, the next one's. */
 static inline void pack(const Slot *slot, const Value *value, unsigned char *buffer) {
   uint64_t bits = slot->write == W_BITS ? value->bits : float_bits(value, (Write)slot->write);
-  bits &= ~0ULL >> (64 - 8 * slot->size); /* the low bytes: these GPUs are in little endian machines only */
+  bits &= ~0ULL >> slot->spare_bits; /* the low bytes: these GPUs are in little endian machines only */
   memcpy(buffer + slot->offset, &bits, sizeof bits);
 }
 
@@ -442,8 +442,8 @@ static int launch(const Ready *ready, const uint64_t *grid, const Value *values,
   _Alignas(16) unsigned char buffer[MAX_BUFFER + 8];
   size_t size = ready->size;
   memset(buffer, 0, size);
-  for (int i = 0; i < ready->slot_count; i++)
-    pack(&ready->slots[i], &values[ready->slots[i].parameter], buffer);
+  for (const Slot *slot = ready->slots, *end = slot + ready->slot_count; slot < end; slot++)
+    pack(slot, &values[slot->parameter], buffer);
   void *extra[] = {(void *)1, buffer, (void *)2, &size, ready->end};
   PyThreadState *thread = PyEval_SaveThread();
   int code = ready->launch(ready->function, (unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2], ready->threads, 1,
@@ -473,8 +473,8 @@ static int try_launch(Bound *self, PyObject *args, PyObject *kwargs) {
   int found = find_grid(self, bound, grid);
   if (found <= 0) return found;
   if (!grid[0] || !grid[1] || !grid[2]) return kernel->empty++, 1;
-  for (int i = 0; i < kernel->parameter_count; i++) {
-    const Parameter *parameter = &kernel->parameters[i];
+  const Parameter *parameter = kernel->parameters;
+  for (int i = 0, count = kernel->parameter_count; i < count; i++, parameter++) {
     if (!read_plain(bound[i], &values[i]) &&
         !read_tensor(kernel, bound[i], parameter->needs_storage, &values[i], &place))
       return 0;
@@ -728,7 +728,7 @@ static int take_slots(Kernel *self, PyObject *rows, Ready *ready) {
         (size_t)offset + size > ready->size)
       return PyErr_SetString(PyExc_ValueError, "a slot outside the buffer"), -1;
     slot->parameter = (uint16_t)parameter, slot->offset = (uint16_t)offset;
-    slot->size = (uint8_t)size, slot->write = (uint8_t)write;
+    slot->spare_bits = (uint8_t)(64 - 8 * size), slot->write = (uint8_t)write;
   }
   qsort(ready->slots, ready->slot_count, sizeof(Slot), by_offset);
   return 0;
