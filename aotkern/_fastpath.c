@@ -44,7 +44,7 @@ enum { DL_CUDA_HOST = 3, DL_ROCM_HOST = 11 };
 /* What an argument, or a constant of a variant, can be. */
 typedef enum { V_NONE, V_BOOL, V_INT, V_FLOAT, V_TEXT, V_TENSOR } Kind;
 
-/* Small, as are Test and Slot: a launch finds the caches cold, and each line that it touches costs more than arithmetic. */
+/* Small, as are Test and Slot: a launch finds cold caches, where a line more costs more than arithmetic. */
 typedef struct {
   uint8_t kind;
   uint8_t negative;   /* V_INT: `bits` is two's complement */
