@@ -515,8 +515,8 @@ static int is_constant(const Bound *self) {
   return self->is_fixed && (PyTuple_CheckExact(self->grid) || PyLong_CheckExact(self->grid));
 }
 
-/* `kernel[grid](...)` drops one of these with each launch, so the kernel keeps one, for the next; the grid stays with it
- * when it is constant, because the next launch from there mostly has the same. */
+/* `kernel[grid](...)` drops one of these with each launch, so the kernel keeps one, for the next; the grid stays with
+ * it when it is constant, because the next launch from there mostly has the same. */
 static void bound_dealloc(Bound *self) {
   PyTypeObject *type = Py_TYPE(self);
   Kernel *kernel = self->kernel;
