@@ -44,14 +44,17 @@ enum { DL_CUDA_HOST = 3, DL_ROCM_HOST = 11 };
 /* What an argument, or a constant of a variant, can be. */
 typedef enum { V_NONE, V_BOOL, V_INT, V_FLOAT, V_TEXT, V_TENSOR } Kind;
 
+/* Small, as are Test and Slot: a launch finds cold caches, where a line more costs more than arithmetic. */
 typedef struct {
-  Kind kind;
-  int negative;       /* V_INT: `bits` is two's complement */
-  int small;          /* V_TENSOR: the storage is known to be at most 2 GiB - 1 */
+  uint8_t kind;
+  uint8_t negative;   /* V_INT: `bits` is two's complement */
+  uint8_t small;      /* V_TENSOR: the storage is known to be at most 2 GiB - 1 */
   uint32_t element;   /* V_TENSOR: DLPack's type code << 8 | bits */
-  uint64_t bits;      /* V_INT and V_BOOL: the number; V_TENSOR: the address */
-  double number;      /* V_FLOAT */
-  PyObject *text;     /* V_TEXT, borrowed */
+  union {
+    uint64_t bits;    /* V_INT and V_BOOL: the number; V_TENSOR: the address */
+    double number;    /* V_FLOAT */
+    PyObject *text;   /* V_TEXT, borrowed */
+  };
 } Value;
 
 /* An assumption about one argument; see aotkern.dispatch.Test. */
@@ -59,26 +62,31 @@ typedef enum { T_CONSTANT, T_POINTER, T_INTEGER, T_FLOAT, T_BOOL } TestKind;
 enum { DIVISIBLE = 1, SMALL = 2, ANNOTATED = 4 };
 
 typedef struct {
-  TestKind kind;
-  int flags;
-  Value constant;
+  uint8_t kind, flags;
   uint32_t element;
   int64_t low;
   uint64_t high;
   const uint64_t *variants; /* `words` words: a bit for each variant that assumes this */
+  Value constant;
 } Test;
 
 typedef struct {
-  PyObject *name; /* borrowed from `held` */
+  /* Tests that differ in DIVISIBLE and SMALL alone, of at most 64 variants, are all answered by one look at `classes`;
+   * `plain` is the kind of value that they are about, and V_NONE for other tests. */
+  uint8_t plain, needs_storage;
+  uint32_t element;
+  int64_t low;
+  uint64_t high;
+  uint64_t classes[4]; /* by what holds of a value, DIVISIBLE | SMALL: the variants that assume no more */
   PyObject *fallback; /* the default, or NULL */
+  PyObject *name; /* borrowed from `held` */
   Test *tests;
   int count;
-  int needs_storage;
 } Parameter;
 
 /* How one parameter is written into the buffer. */
 typedef enum { W_BITS, W_FP16, W_BF16, W_FP32, W_FP64 } Write;
-typedef struct { int parameter, offset, size; Write write; } Slot;
+typedef struct { uint16_t parameter, offset; uint8_t spare_bits, write; } Slot; /* of 64 bits */
 
 typedef int (*LaunchFunction)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
                               void **, void **);
@@ -112,9 +120,10 @@ typedef struct {
   unsigned long long *launches, empty;
   struct { PyTypeObject *type; const Exchange *exchange; } types[CACHED_TYPES];
   int type_count;
+  struct Bound *spare;
 } Kernel;
 
-typedef struct {
+typedef struct Bound {
   PyObject_HEAD
   Kernel *kernel;
   PyObject *grid;
@@ -127,23 +136,27 @@ static PyTypeObject *bound_type;
 /* ---- Reading ------------------------------------------------------------------------------------------------------ */
 
 /* 1: read; 0: not for the fast path. Never leaves an exception. */
-static int read_plain(PyObject *object, Value *out) {
-  if (object == Py_None) {
-    out->kind = V_NONE;
-  } else if (PyBool_Check(object)) {
-    out->kind = V_BOOL, out->bits = object == Py_True, out->negative = 0;
-  } else if (PyLong_CheckExact(object)) {
-    int overflow = 0;
-    long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
-    out->kind = V_INT, out->bits = (uint64_t)number, out->negative = number < 0;
-    if (overflow < 0) return 0;
-    if (overflow > 0) {
-      out->bits = PyLong_AsUnsignedLongLong(object), out->negative = 0;
-      if (PyErr_Occurred()) return PyErr_Clear(), 0;
-    }
-  } else if (PyFloat_CheckExact(object)) {
+static inline int read_integer(PyObject *object, Value *out) {
+  int overflow = 0;
+  long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
+  out->kind = V_INT, out->bits = (uint64_t)number, out->negative = number < 0;
+  if (!overflow) return 1;
+  if (overflow < 0) return 0;
+  out->bits = PyLong_AsUnsignedLongLong(object), out->negative = 0;
+  return PyErr_Occurred() ? PyErr_Clear(), 0 : 1;
+}
+
+/* The same, for whatever has no memory of its own. */
+static inline int read_plain(PyObject *object, Value *out) {
+  PyTypeObject *type = Py_TYPE(object);
+  if (type == &PyLong_Type) return read_integer(object, out);
+  if (type == &PyFloat_Type) {
     out->kind = V_FLOAT, out->number = PyFloat_AsDouble(object);
-  } else if (PyUnicode_CheckExact(object)) {
+  } else if (type == &PyBool_Type) {
+    out->kind = V_BOOL, out->bits = object == Py_True, out->negative = 0;
+  } else if (object == Py_None) {
+    out->kind = V_NONE;
+  } else if (type == &PyUnicode_Type) {
     out->kind = V_TEXT, out->text = object;
   } else {
     return 0;
@@ -223,8 +236,8 @@ static int same_constant(const Value *built, const Value *given) {
   return 0;
 }
 
-static int in_range(const Test *test, const Value *value) {
-  return value->negative ? (int64_t)value->bits >= test->low : value->bits <= test->high;
+static inline int within_range(const Value *value, int64_t low, uint64_t high) {
+  return value->negative ? (int64_t)value->bits >= low : value->bits <= high;
 }
 
 /* aotkern.dispatch.refusals, for one assumption. */
@@ -236,22 +249,32 @@ static int holds(const Test *test, const Value *value) {
       return value->kind == V_TENSOR && value->element == test->element &&
              (!(test->flags & DIVISIBLE) || value->bits % 16 == 0) && (!(test->flags & SMALL) || value->small);
     case T_INTEGER:
-      return (value->kind == V_INT || (annotated && value->kind == V_BOOL)) && in_range(test, value) &&
-             (!(test->flags & DIVISIBLE) || value->bits % 16 == 0);
+      return (value->kind == V_INT || (annotated && value->kind == V_BOOL)) &&
+             within_range(value, test->low, test->high) && (!(test->flags & DIVISIBLE) || value->bits % 16 == 0);
     case T_FLOAT: return value->kind == V_FLOAT || (annotated && (value->kind == V_INT || value->kind == V_BOOL));
     case T_BOOL: return value->kind == V_BOOL || (annotated && value->kind == V_INT && value->bits <= 1);
   }
   return 0;
 }
 
-/* Leave alive only the variants one of whose assumptions about this argument holds. */
-static void narrow(const Parameter *parameter, const Value *value, uint64_t *alive, int words) {
+static void narrow_by_tests(const Parameter *parameter, const Value *value, uint64_t *alive, int words) {
   uint64_t kept[words];
   memset(kept, 0, sizeof kept);
   for (int i = 0; i < parameter->count; i++)
     if (holds(&parameter->tests[i], value))
       for (int w = 0; w < words; w++) kept[w] |= parameter->tests[i].variants[w];
   for (int w = 0; w < words; w++) alive[w] &= kept[w];
+}
+
+/* Leave alive only the variants one of whose assumptions about this argument holds. */
+static inline void narrow(const Parameter *parameter, const Value *value, uint64_t *alive, int words) {
+  int divisible = !(value->bits & 15); /* DIVISIBLE, of an integer or a tensor */
+  if (parameter->plain == V_INT && value->kind == V_INT && within_range(value, parameter->low, parameter->high))
+    *alive &= parameter->classes[divisible];
+  else if (parameter->plain == V_TENSOR && value->kind == V_TENSOR && value->element == parameter->element)
+    *alive &= parameter->classes[divisible | (value->small ? SMALL : 0)];
+  else
+    narrow_by_tests(parameter, value, alive, words);
 }
 
 /* The first variant alive, or -1 when there is none or when others differ from it in options only. */
@@ -290,27 +313,37 @@ static double number_of(const Value *value) {
   return value->negative ? (double)(int64_t)value->bits : (double)value->bits;
 }
 
-static void pack(const Slot *slot, const Value *value, unsigned char *buffer) {
-  uint64_t bits = value->bits; /* the low bytes are written: these GPUs are in little endian machines only */
-  if (slot->write == W_FP16) {
-    bits = half_of(number_of(value));
-  } else if (slot->write == W_FP64) {
-    double number = number_of(value);
-    memcpy(&bits, &number, sizeof number);
-  } else if (slot->write != W_BITS) {
-    float single = (float)number_of(value);
-    uint32_t word;
-    memcpy(&word, &single, sizeof word);
-    bits = slot->write == W_BF16 ? word >> 16 : word;
-  }
-  memcpy(buffer + slot->offset, &bits, slot->size);
+/* What is written of a number that goes into a parameter of a floating type. */
+static uint64_t float_bits(const Value *value, Write write) {
+  double number = number_of(value);
+  if (write == W_FP16) return half_of(number);
+  uint64_t bits;
+  memcpy(&bits, &number, sizeof number);
+  if (write == W_FP64) return bits;
+  float single = (float)number;
+  uint32_t word;
+  memcpy(&word, &single, sizeof word);
+  return write == W_BF16 ? word >> 16 : word;
+}
+
+/* Eight bytes are written whatever the size, since that takes no branch: what is too much is zero, and as the slots
+ * ascend, the next one's. */
+static inline void pack(const Slot *slot, const Value *value, unsigned char *buffer) {
+  uint64_t bits = slot->write == W_BITS ? value->bits : float_bits(value, (Write)slot->write);
+  bits &= ~0ULL >> slot->spare_bits; /* the low bytes: these GPUs are in little endian machines only */
+  memcpy(buffer + slot->offset, &bits, sizeof bits);
 }
 
 /* ---- The call ----------------------------------------------------------------------------------------------------- */
 
-static int index_of(const Parameter *parameters, int count, PyObject *name) {
-  for (int i = 0; i < count; i++)
+/* Names are interned on both sides as a rule, so that the pointer tells; parameters before `from` are not looked at. */
+static inline int index_by_pointer(const Parameter *parameters, int from, int count, PyObject *name) {
+  for (int i = from; i < count; i++)
     if (parameters[i].name == name) return i;
+  return -1;
+}
+
+static int index_by_text(const Parameter *parameters, int count, PyObject *name) {
   for (int i = 0; i < count; i++)
     if (PyUnicode_Compare(parameters[i].name, name) == 0) return i;
   return -1;
@@ -319,9 +352,32 @@ static int index_of(const Parameter *parameters, int count, PyObject *name) {
 /* A stream named by its handle; objects that have one are for Python. */
 static int read_stream(PyObject *object, void **out) {
   Value value;
-  if (!read_plain(object, &value) || value.kind != V_INT || value.negative) return 0;
+  if (!PyLong_CheckExact(object) || !read_integer(object, &value) || value.negative) return 0;
   if (value.bits > 2 && value.bits < 4096) return 0;
   *out = (void *)(uintptr_t)value.bits;
+  return 1;
+}
+
+/* An argument that was given by name; see bind_arguments. */
+static int bind_named(Kernel *self, int given, PyObject *name, PyObject *object, PyObject **bound, uint64_t *alive,
+                      void **stream, int *has_stream) {
+  int option = -1, index = index_by_pointer(self->parameters, given, self->parameter_count, name);
+  if (index < 0) option = index_by_pointer(self->options, 0, self->option_count, name);
+  if (index < 0 && option < 0) index = index_by_text(self->parameters, self->parameter_count, name);
+  if (index >= 0) {
+    if (bound[index]) return 0;
+    bound[index] = object;
+    return 1;
+  }
+  if (option < 0) option = index_by_text(self->options, self->option_count, name);
+  if (option >= 0) {
+    Value value;
+    if (!read_plain(object, &value)) return 0;
+    narrow(&self->options[option], &value, alive, self->words);
+    return 1;
+  }
+  if (PyUnicode_CompareWithASCIIString(name, "stream") || !read_stream(object, stream)) return 0;
+  *has_stream = 1;
   return 1;
 }
 
@@ -330,45 +386,29 @@ static int bind_arguments(Kernel *self, PyObject *args, PyObject *kwargs, PyObje
                           void **stream, int *has_stream) {
   Py_ssize_t given = PyTuple_Size(args);
   if (given > self->parameter_count) return 0;
-  for (int i = 0; i < self->parameter_count; i++)
-    bound[i] = i < given ? PyTuple_GetItem(args, i) : NULL;
+  for (int i = 0; i < given; i++) bound[i] = PyTuple_GetItem(args, i);
+  for (int i = (int)given; i < self->parameter_count; i++) bound[i] = NULL;
   PyObject *name, *object;
-  for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &name, &object);) {
-    int index = index_of(self->parameters, self->parameter_count, name);
-    if (index >= 0) {
-      if (bound[index]) return 0;
-      bound[index] = object;
-      continue;
-    }
-    Value value;
-    index = index_of(self->options, self->option_count, name);
-    if (index >= 0) {
-      if (!read_plain(object, &value)) return 0;
-      narrow(&self->options[index], &value, alive, self->words);
-    } else if (PyUnicode_CompareWithASCIIString(name, "stream") || !read_stream(object, stream)) {
-      return 0;
-    } else {
-      *has_stream = 1;
-    }
-  }
-  for (int i = 0; i < self->parameter_count; i++)
+  for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &name, &object);)
+    if (!bind_named(self, (int)given, name, object, bound, alive, stream, has_stream)) return 0;
+  for (int i = (int)given; i < self->parameter_count; i++)
     if (!bound[i] && !(bound[i] = self->parameters[i].fallback)) return 0;
   return 1;
 }
 
-static int read_grid(PyObject *grid, uint64_t *out) {
+static int read_extent(PyObject *object, uint64_t *out) {
   Value value;
+  if (!PyLong_CheckExact(object) || !read_integer(object, &value) || value.negative) return 0;
+  *out = value.bits;
+  return 1;
+}
+
+static int read_grid(PyObject *grid, uint64_t *out) {
   out[0] = out[1] = out[2] = 1;
-  if (PyLong_CheckExact(grid)) {
-    if (!read_plain(grid, &value) || value.negative) return 0;
-    out[0] = value.bits;
-    return 1;
-  }
+  if (PyLong_CheckExact(grid)) return read_extent(grid, out);
   if (!PyTuple_Check(grid) || PyTuple_Size(grid) < 1 || PyTuple_Size(grid) > 3) return 0;
-  for (int i = 0; i < PyTuple_Size(grid); i++) {
-    if (!read_plain(PyTuple_GetItem(grid, i), &value) || value.kind != V_INT || value.negative) return 0;
-    out[i] = value.bits;
-  }
+  for (int i = 0; i < PyTuple_Size(grid); i++)
+    if (!read_extent(PyTuple_GetItem(grid, i), &out[i])) return 0;
   return 1;
 }
 
@@ -399,11 +439,11 @@ static int within(const Ready *ready, const uint64_t *grid) {
 
 /* The driver's error code; 0 for a launch that succeeded. */
 static int launch(const Ready *ready, const uint64_t *grid, const Value *values, void *stream) {
-  _Alignas(16) unsigned char buffer[MAX_BUFFER];
+  _Alignas(16) unsigned char buffer[MAX_BUFFER + 8];
   size_t size = ready->size;
   memset(buffer, 0, size);
-  for (int i = 0; i < ready->slot_count; i++)
-    pack(&ready->slots[i], &values[ready->slots[i].parameter], buffer);
+  for (const Slot *slot = ready->slots, *end = slot + ready->slot_count; slot < end; slot++)
+    pack(slot, &values[slot->parameter], buffer);
   void *extra[] = {(void *)1, buffer, (void *)2, &size, ready->end};
   PyThreadState *thread = PyEval_SaveThread();
   int code = ready->launch(ready->function, (unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2], ready->threads, 1,
@@ -433,8 +473,8 @@ static int try_launch(Bound *self, PyObject *args, PyObject *kwargs) {
   int found = find_grid(self, bound, grid);
   if (found <= 0) return found;
   if (!grid[0] || !grid[1] || !grid[2]) return kernel->empty++, 1;
-  for (int i = 0; i < kernel->parameter_count; i++) {
-    const Parameter *parameter = &kernel->parameters[i];
+  const Parameter *parameter = kernel->parameters;
+  for (int i = 0, count = kernel->parameter_count; i < count; i++, parameter++) {
     if (!read_plain(bound[i], &values[i]) &&
         !read_tensor(kernel, bound[i], parameter->needs_storage, &values[i], &place))
       return 0;
@@ -470,12 +510,25 @@ static int bound_traverse(Bound *self, visitproc visit, void *arg) {
   return 0;
 }
 
+/* A grid that is always the same numbers, and that refers to nothing else. */
+static int is_constant(const Bound *self) {
+  return self->is_fixed && (PyTuple_CheckExact(self->grid) || PyLong_CheckExact(self->grid));
+}
+
+/* `kernel[grid](...)` drops one of these with each launch, so the kernel keeps one, for the next; the grid stays with
+ * it when it is constant, because the next launch from there mostly has the same. */
 static void bound_dealloc(Bound *self) {
   PyTypeObject *type = Py_TYPE(self);
+  Kernel *kernel = self->kernel;
   PyObject_GC_UnTrack(self);
-  Py_XDECREF((PyObject *)self->kernel);
-  Py_XDECREF(self->grid);
-  PyObject_GC_Del(self);
+  if (!is_constant(self)) Py_CLEAR(self->grid); /* may run anything, and may fill the kernel's place */
+  if (kernel->spare) {
+    Py_XDECREF(self->grid);
+    PyObject_GC_Del(self);
+  } else {
+    kernel->spare = self;
+  }
+  Py_DECREF((PyObject *)kernel);
   Py_DECREF((PyObject *)type);
 }
 
@@ -498,17 +551,35 @@ static const uint64_t *take_mask(Kernel *self, PyObject *bytes, uint64_t **free_
 
 /* (kind, flags, element, low, high, constant, variants) */
 static int take_test(Kernel *self, PyObject *row, Test *test, uint64_t **free_words) {
-  int kind;
+  int kind, flags;
   unsigned element;
   long long low;
   unsigned long long high;
   PyObject *constant, *variants;
-  if (!PyArg_ParseTuple(row, "iiILKOO", &kind, &test->flags, &element, &low, &high, &constant, &variants)) return -1;
-  test->kind = (TestKind)kind, test->element = element, test->low = low, test->high = high;
+  if (!PyArg_ParseTuple(row, "iiILKOO", &kind, &flags, &element, &low, &high, &constant, &variants)) return -1;
+  test->kind = (uint8_t)kind, test->flags = (uint8_t)flags;
+  test->element = element, test->low = low, test->high = high;
   if (test->kind == T_CONSTANT && !read_plain(constant, &test->constant))
     test->constant.kind = V_TENSOR; /* a dtype or a function: equal to nothing that is read here */
   test->variants = take_mask(self, variants, free_words);
   return test->variants ? 0 : -1;
+}
+
+/* Sum up tests that differ in DIVISIBLE and SMALL alone. */
+static void sum_up(const Kernel *self, Parameter *parameter) {
+  const Test *one = parameter->tests;
+  if (self->words != 1 || !parameter->count || (one->kind != T_INTEGER && one->kind != T_POINTER)) return;
+  for (int i = 0; i < parameter->count; i++) {
+    const Test *test = &parameter->tests[i];
+    if (test->kind != one->kind || test->element != one->element || test->low != one->low || test->high != one->high)
+      return;
+  }
+  for (int held = 0; held < 4; held++)
+    for (int i = 0; i < parameter->count; i++)
+      if (!(parameter->tests[i].flags & (DIVISIBLE | SMALL) & ~held))
+        parameter->classes[held] |= *parameter->tests[i].variants;
+  parameter->element = one->element, parameter->low = one->low, parameter->high = one->high;
+  parameter->plain = one->kind == T_INTEGER ? V_INT : V_TENSOR;
 }
 
 /* (name, has_default, default, tests) */
@@ -523,6 +594,7 @@ static int take_parameter(Kernel *self, PyObject *row, Parameter *out, uint64_t 
     if (take_test(self, PyTuple_GetItem(tests, out->count), &out->tests[out->count], free_words)) return -1;
     out->needs_storage |= out->tests[out->count].flags & SMALL;
   }
+  sum_up(self, out);
   return 0;
 }
 
@@ -606,6 +678,10 @@ static void kernel_dealloc(Kernel *self) {
       free(ready->slots);
       free(ready);
     }
+  if (self->spare) {
+    Py_XDECREF(self->spare->grid);
+    PyObject_GC_Del(self->spare);
+  }
   free_parameters(self->parameters, self->parameter_count);
   free_parameters(self->options, self->option_count);
   free(self->masks), free(self->families), free(self->ready), free(self->launches);
@@ -616,13 +692,27 @@ static void kernel_dealloc(Kernel *self) {
 
 PyDoc_STRVAR(bind_doc, "bind(grid): what launches on this grid.");
 static PyObject *kernel_bind(Kernel *self, PyObject *grid) {
-  Bound *bound = PyObject_GC_New(Bound, bound_type);
-  if (!bound) return NULL;
+  Bound *bound = self->spare;
+  PyObject *before = NULL;
+  if (bound) {
+    self->spare = NULL;
+    PyObject_Init((PyObject *)bound, bound_type);
+    before = bound->grid;
+  } else if (!(bound = PyObject_GC_New(Bound, bound_type))) {
+    return NULL;
+  }
   bound->kernel = (Kernel *)Py_NewRef((PyObject *)self);
-  bound->grid = Py_NewRef(grid);
-  bound->is_fixed = read_grid(grid, bound->fixed);
+  if (before != grid) {
+    bound->grid = Py_NewRef(grid);
+    bound->is_fixed = read_grid(grid, bound->fixed);
+    Py_XDECREF(before);
+  }
   PyObject_GC_Track(bound);
   return (PyObject *)bound;
+}
+
+static int by_offset(const void *one, const void *other) {
+  return (int)((const Slot *)one)->offset - (int)((const Slot *)other)->offset;
 }
 
 static int take_slots(Kernel *self, PyObject *rows, Ready *ready) {
@@ -631,14 +721,16 @@ static int take_slots(Kernel *self, PyObject *rows, Ready *ready) {
   if (!ready->slots) return PyErr_NoMemory(), -1;
   for (int i = 0; i < ready->slot_count; i++) {
     Slot *slot = &ready->slots[i];
-    int write;
+    int parameter, offset, size, write;
     PyObject *row = PyTuple_GetItem(rows, i);
-    if (!PyArg_ParseTuple(row, "iiii", &slot->parameter, &slot->offset, &slot->size, &write)) return -1;
-    slot->write = (Write)write;
-    if (slot->parameter < 0 || slot->parameter >= self->parameter_count || slot->offset < 0 || slot->size < 1 ||
-        slot->size > 8 || (size_t)slot->offset + slot->size > ready->size)
+    if (!PyArg_ParseTuple(row, "iiii", &parameter, &offset, &size, &write)) return -1;
+    if (parameter < 0 || parameter >= self->parameter_count || offset < 0 || size < 1 || size > 8 ||
+        (size_t)offset + size > ready->size)
       return PyErr_SetString(PyExc_ValueError, "a slot outside the buffer"), -1;
+    slot->parameter = (uint16_t)parameter, slot->offset = (uint16_t)offset;
+    slot->spare_bits = (uint8_t)(64 - 8 * size), slot->write = (uint8_t)write;
   }
+  qsort(ready->slots, ready->slot_count, sizeof(Slot), by_offset);
   return 0;
 }
 

@@ -14,7 +14,7 @@ mkdir -p "$results"
 
 # The C extension: built here if that works, else the one that was brought along.
 include=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
-if ! cc -O2 -shared -fPIC "-I$include" "$root/aotkern/_fastpath.c" -o "$root/aotkern/_fastpath.abi3.so" -lm; then
+if ! cc -O3 -fno-plt -shared -fPIC "-I$include" "$root/aotkern/_fastpath.c" -o "$root/aotkern/_fastpath.abi3.so" -lm; then
   cp "$folder/_fastpath.abi3.so" "$root/aotkern/_fastpath.abi3.so"
 fi
 python3 -c 'from aotkern import _fastpath; print("extension:", _fastpath.__file__)'

@@ -26,7 +26,7 @@ def extension(folder: Path) -> None:
     """The C extension as one file for every Python from 3.10 on, and the loop around the bare driver call."""
     include = sysconfig.get_paths()["include"]
     for source, name in ((ROOT / "aotkern" / "_fastpath.c", "_fastpath.abi3.so"), (HERE / "bare.c", "bare.so")):
-        command = ["cc", "-O2", "-shared", "-fPIC", f"-I{include}", source, "-o", folder / name, "-lm"]
+        command = ["cc", "-O3", "-fno-plt", "-shared", "-fPIC", f"-I{include}", source, "-o", folder / name, "-lm"]
         subprocess.run(command, check=True)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -150,7 +151,7 @@ def describe(table: Table) -> tuple[Any, Any, Any]:
 
     parameters = tuple(
         (
-            parameter.name,
+            sys.intern(parameter.name),  # as the names of keywords are, which are then told by their addresses
             parameter.default is not None,
             Constant(parameter.default).value if parameter.default is not None else None,
             tuple(row(test, parameter) for test in tests),
@@ -158,7 +159,12 @@ def describe(table: Table) -> tuple[Any, Any, Any]:
         for parameter, tests in zip(table.parameters, table.tests, strict=True)
     )
     options = tuple(
-        (name, False, None, tuple((*_assumption(Fixed(value), annotated=False), mask(bits)) for value, bits in column))
+        (
+            sys.intern(name),
+            False,
+            None,
+            tuple((*_assumption(Fixed(value), annotated=False), mask(bits)) for value, bits in column),
+        )
         for name, column in table.options.items()
     )
     return parameters, options, tuple(mask(bits) for bits in table.families)

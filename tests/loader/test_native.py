@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import threading
+from collections import Counter
 
 import pytest
-from bundles import Spec, make, opened
+from bundles import SCALE, Spec, compile_key, make, opened, pack
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stub_tensors import CPU, PINNED, ROCM, StubTensor
@@ -17,7 +19,7 @@ from aotkern.loader import native
 from aotkern.loader.loaded import LoadedBundle
 from aotkern.loader.observe import Hooks
 from aotkern.settings import Settings
-from aotkern.spec import Parameter
+from aotkern.spec import Parameter, VariantKey
 
 SPECS = (
     Spec("x:*fp32:DS,out:*fp32:DS,n:i32:D,factor:fp32,BLOCK=128"),
@@ -29,10 +31,40 @@ SPECS = (
     Spec("x:*fp32:DS,out:*fp32:DS,n:i32,factor:fp32,BLOCK=64"),
 )
 
+LADDER = (
+    "x:*fp32:DS,out:*fp32:DS,n:i32:D",
+    "x:*fp32:D,out:*fp32:DS,n:i32:D",
+    "x:*fp32:D,out:*fp32:D,n:i32",
+    "x:*fp32,out:*fp32,n:i32:D",
+)
+"""Assumptions about each argument that differ in what is held of its value alone, which C sums up; not for all values
+does one of them hold."""
+
+
+def ladder(compile_kernel, blocks: tuple[int, ...]) -> bytes:
+    """A bundle of these for each value of BLOCK, which all have the code for 128."""
+    rows = []
+    for arguments in LADDER:
+        keys = [f"scale[hip:gfx942]({arguments},factor:fp32,BLOCK={block}){{num_warps=4}}" for block in (128, *blocks)]
+        first, *others = (VariantKey.parse(key) for key in keys)
+        compiled = compile_key(compile_kernel, "scale", first)
+        rows += [(key, compiled, {}) for key in others]
+    return pack("gfx942", rows, {"scale": SCALE})
+
 
 @pytest.fixture(scope="session")
 def data(compile_kernel) -> bytes:
     return make(compile_kernel, "gfx942", SPECS)
+
+
+@pytest.fixture(scope="session")
+def tables(compile_kernel, data) -> dict[str, bytes]:
+    """A table of each sort that C looks into in another way; the wide one's bit sets are of two words."""
+    return {
+        "mixed": data,
+        "ladder": ladder(compile_kernel, (64, 128)),
+        "wide": ladder(compile_kernel, (64, 128, *range(1, 17))),
+    }
 
 
 def load(hip, data, monkeypatch, module, **changes) -> LoadedBundle:
@@ -103,14 +135,15 @@ def attempt(bundle, grid, call) -> object:
         return f"{type(error).__name__}: {error}"
 
 
+@pytest.mark.parametrize("sort", ["mixed", "ladder", "wide"])
 @settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(grid=grids, call=calls)
-def test_both_ways_launch_the_same(fake_library, data, extension, grid, call):
+def test_both_ways_launch_the_same(fake_library, tables, extension, sort, grid, call):
     logs, outcomes, counted = [], [], []
     with pytest.MonkeyPatch.context() as patch:
         for module in (None, extension):
             fake_library.reset("gfx942", "gfx942")
-            bundle = load(fake_library, data, patch, module)
+            bundle = load(fake_library, tables[sort], patch, module)
             bundle.preload(device=0)
             bundle.preload(device=1)
             first = attempt(bundle, grid, call)
@@ -123,6 +156,29 @@ def test_both_ways_launch_the_same(fake_library, data, extension, grid, call):
     first, second = counted
     for name in ("dispatched", "missed", "empty", "launches"):
         assert getattr(first, name) == getattr(second, name)
+
+
+@pytest.mark.parametrize(("sort", "blocks"), [("ladder", (128,)), ("wide", (64, 128, 1, 9, 16))])
+def test_each_class_of_values_gets_the_same_variant(fake_library, tables, extension, sort, blocks):
+    def stub(address: int, storage: int, dtype: str) -> StubTensor:
+        return StubTensor(address, dtype, storage)
+
+    cells = list(itertools.product((0x10000, 0x10004), (4096, 2**31), ("float32", "float16")))
+    values = (16, 17, -16, 2**31 - 16, 2**31, -(2**31) - 16, True)
+    counted = []
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (None, extension):
+            fake_library.reset("gfx942")
+            bundle = load(fake_library, tables[sort], patch, module)
+            for _, block, x, out, n in itertools.product(range(2), blocks, cells, cells[::2], values):
+                before = Counter(bundle.counters().dispatched)
+                call = {"x": stub(*x), "out": stub(*out), "n": n, "factor": 1.0, "BLOCK": block}
+                said = attempt(bundle, 1, call)
+                counted.append((said, Counter(bundle.counters().dispatched) - before))
+            assert module is None or c_launches(bundle) > 30 * len(blocks)
+    half = len(counted) // 2
+    assert counted[:half] == counted[half:]
+    assert len({str(dispatched) for _, dispatched in counted}) == len(LADDER) * len(blocks) + 1
 
 
 @pytest.mark.parametrize("kind", ["fp16", "bf16", "fp32", "fp64", "i8", "u64", "u1"])
