@@ -33,7 +33,16 @@ def test_the_page_is_what_the_results_say():
 
 
 def test_there_are_results():
-    assert {path.stem for path in RESULTS} >= {"build", "size", "audits", "jit-watch", "scale", "launch", "kernels", "serving"}
+    assert {path.stem for path in RESULTS} >= {
+        "build",
+        "size",
+        "audits",
+        "jit-watch",
+        "scale",
+        "launch",
+        "kernels",
+        "serving",
+    }
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
