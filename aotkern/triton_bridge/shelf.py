@@ -58,13 +58,8 @@ class Prebuilt:
         return tuple(item for item in self.bundle.manifest.variants if item.kernel == self.entry.name)
 
     @cached_property
-    def table(self) -> Table:
-        """All its variants arranged for choosing."""
-        return self._arranged(self.variants)
-
-    @cached_property
     def typed(self) -> Mapping[tuple[str, ...], Table]:
-        """The same for the variants with the same `fixed_types`."""
+        """Its variants arranged for choosing, those with the same `fixed_types` together."""
         groups: dict[tuple[str, ...], list[VariantEntry]] = {}
         for item in self.variants:
             groups.setdefault(fixed_types(item.key.arguments), []).append(item)
@@ -188,21 +183,21 @@ class Shelf:
         options: Mapping[str, Constant],
         values: Mapping[str, Any],
     ) -> Hit | Refusal:
-        table, name = kernel.table, kernel.entry.name
+        parameters, name = kernel.entry.parameters, kernel.entry.name
         specs = dict(arguments)
-        if list(specs) != [parameter.name for parameter in table.parameters]:
+        if list(specs) != [parameter.name for parameter in parameters]:
             return Refusal(name, f"{name}: the parameters differ from those that were built")
+        table = kernel.typed.get(fixed_types(arguments))
+        if table is None:
+            return _other_types(kernel, arguments)
         skipped = OF_AN_INSTALLATION if kernel.built_by != self.triton else ()
         asked = {key: value for key, value in options.items() if key in table.options and key not in skipped}
-        hardest = [_hardest(parameter, specs[parameter.name]) for parameter in table.parameters]
-        narrowed = kernel.typed.get(fixed_types(arguments))
-        if narrowed is None:
-            return _other_types(kernel, arguments)
-        outcome = choose(narrowed, hardest, asked)
+        hardest = [_hardest(parameter, specs[parameter.name]) for parameter in parameters]
+        outcome = choose(table, hardest, asked)
         if isinstance(outcome, Choice):
-            return Hit(kernel, kernel.variant(narrowed.variants[outcome.index].key))
-        given = [values.get(parameter.name, value) for parameter, value in zip(table.parameters, hardest, strict=True)]
-        told = choose(narrowed, given, asked)
+            return Hit(kernel, kernel.variant(table.variants[outcome.index].key))
+        given = [values.get(parameter.name, value) for parameter, value in zip(parameters, hardest, strict=True)]
+        told = choose(table, given, asked)
         return _refused(told if isinstance(told, Miss) else outcome)
 
     def choice(self, source: Digest, target: Target, key: tuple[str, ...]) -> Mapping[str, str] | None:

@@ -7,7 +7,6 @@ pytest.importorskip("triton")
 
 from making import GFX942, GFX950, SCALE, SINGLE, SM90, built, edited, packed, request, written
 
-from aotkern.build import pool
 from aotkern.build.builder import Step, compile_targets, publish
 from aotkern.bundle import Bundle
 from aotkern.canonical import dumps
@@ -195,20 +194,6 @@ def test_the_content_digest_covers_all_that_a_variant_is_made_from(sample):
         source = str(manifest.kernel(variant.kernel).source)
         made_from = [source, variant.text, options, dict(manifest.environment), dict(manifest.toolchain)]
         assert variant.content == Digest.of(dumps(made_from).encode())
-
-
-@pytest.fixture
-def started(monkeypatch):
-    """The worker processes of a test."""
-    found = []
-    original = pool.WorkerProcess
-
-    def start(*args):
-        found.append(original(*args))
-        return found[-1]
-
-    monkeypatch.setattr(pool, "WorkerProcess", start)
-    return found
 
 
 def test_there_are_as_many_workers_as_jobs_while_one_hashes_the_toolchain(sample, started):

@@ -17,7 +17,7 @@ pytest.importorskip("distributed")
 
 from making import GFX942, GFX950, HEAD, SCALE, SINGLE, built, edited, packed, request, written
 
-from aotkern.build import dask_executor, pool, toolchain
+from aotkern.build import dask_executor, toolchain
 from aotkern.build.builder import compile_targets, publish
 from aotkern.build.registry import Source
 from aotkern.bundle import Bundle
@@ -118,22 +118,8 @@ def eventually(holds, seconds=20.0) -> bool:
     return True
 
 
-@pytest.fixture
-def planners(monkeypatch):
-    """The worker processes that a test starts on this side."""
-    found = []
-    original = pool.WorkerProcess
-
-    def start(*args):
-        found.append(original(*args))
-        return found[-1]
-
-    monkeypatch.setattr(pool, "WorkerProcess", start)
-    return found
-
-
 def test_a_cluster_gives_the_bytes_of_a_local_build_and_fills_the_store(
-    aotkern, cluster, sample, store, tmp_path, planners
+    aotkern, cluster, sample, store, tmp_path, started
 ):
     steps = []
     result = compile_targets(clustered(cluster, sample.source, GFX942, GFX950, store=store), steps.append)
@@ -143,12 +129,12 @@ def test_a_cluster_gives_the_bytes_of_a_local_build_and_fills_the_store(
     }
     assert [(step.done, step.total) for step in steps] == [(n, 5) for n in range(1, 6)]
     assert min(step.seconds for step in steps) > 0
-    assert len(planners) == 2  # one plans, one hashes the toolchain
+    assert len(started) == 2  # one plans, one hashes the toolchain
     publish(result.targets[GFX942], tmp_path, "scale", {})
     there = ("--executor", "dask", "--scheduler", cluster.address)
     again = aotkern("build", sample.source.path, "-o", tmp_path, *there, "--json").json("build")
     assert (again["compiled"], again["reused"]) == (0, 5)
-    assert len(planners) == 3  # what a bundle that is there holds was read meanwhile, and nothing was left to do
+    assert len(started) == 3  # what a bundle that is there holds was read meanwhile, and nothing was left to do
 
 
 def test_a_worker_killed_in_the_middle_costs_nothing_but_time(cluster, tmp_path, many, store):
