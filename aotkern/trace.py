@@ -28,6 +28,8 @@ from aotkern.target import Target
 
 FORMAT = "aotkern.trace"
 VERSION = 1
+TUNING = "tuning"
+"""The field of a bundle's provenance that holds autotuners' choices, as rows of a trace."""
 GENERATED = "generated_"
 """How the names of modules begin that stand in a trace as text; 12 digits of the text's digest follow."""
 

@@ -30,9 +30,6 @@ HINTS = {
 MANY = 16
 """From so many constants of one parameter on, a note asks whether it should be a run-time argument."""
 
-TUNING = "tuning"
-"""The field of a bundle's provenance that holds the autotuners' choices."""
-
 
 def planned(trace: Trace, targets: Sequence[Target], *, widen: bool, exclude: Sequence[str] = ()) -> Trace:
     """The variants to build, each for one of the targets.

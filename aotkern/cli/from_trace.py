@@ -16,7 +16,7 @@ from aotkern.digest import Digest
 from aotkern.errors import InputError
 from aotkern.manifest import Manifest
 from aotkern.target import Target
-from aotkern.trace import Trace, merge
+from aotkern.trace import TUNING, Trace, merge
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Task:
     def provenance(self, target: Target) -> dict[str, str]:
         """The provenance of one bundle, with the autotuners' choices for its target."""
         choices = traceplan.tuning(self.trace.chosen, target) if self.trace else ""
-        return {**self.facts, **({traceplan.TUNING: choices} if choices else {})}
+        return {**self.facts, **({TUNING: choices} if choices else {})}
 
     def finish(self, compilation: Compilation) -> None:
         """Hold what was built against what was recorded, and add what people should know of the trace."""

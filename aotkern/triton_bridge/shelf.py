@@ -26,10 +26,7 @@ from aotkern.manifest import KernelEntry, VariantEntry
 from aotkern.spec import ArgumentSpec, Constant, Fixed, Group, Parameter, Runtime, VariantKey
 from aotkern.spec.key import flatten
 from aotkern.target import Target
-from aotkern.trace import Chosen, row
-
-TUNING = "tuning"
-"""The field of a bundle's provenance that holds the autotuners' choices, as rows of a trace."""
+from aotkern.trace import TUNING, Chosen, row
 
 OF_AN_INSTALLATION = ("extern_libs",)
 """Options that differ between two versions of Triton whose code may be mixed only by permission."""

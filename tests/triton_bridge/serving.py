@@ -11,7 +11,7 @@ from aotkern.build import builder, traceplan
 from aotkern.build.registry import Source
 from aotkern.bundle import Bundle
 from aotkern.target import Target
-from aotkern.trace import Trace
+from aotkern.trace import TUNING, Trace
 from aotkern.triton_bridge.paper import PaperDriver, PaperTensor, paper_device
 from aotkern.triton_bridge.recording import record
 
@@ -63,7 +63,7 @@ def built(trace: Trace, folder: Path, targets: Sequence[Target] = TARGETS, *, wi
     result = builder.compile_targets(request)
     assert not result.failures, result.failures
     return [
-        builder.publish(build, folder, "served", {traceplan.TUNING: traceplan.tuning(trace.chosen, target)}).path
+        builder.publish(build, folder, "served", {TUNING: traceplan.tuning(trace.chosen, target)}).path
         for target, build in result.targets.items()
     ]
 
