@@ -125,15 +125,18 @@ class Fields:
             key: Fields(item, f"{self.where}.{name}[{key}]", tuple(item), self.problems) for key, item in value.items()
         }
 
-    def items(self, name: str, names: tuple[str, ...]) -> tuple[Fields, ...]:
-        """A list of objects with exactly these fields."""
+    def items(self, name: str, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> tuple[Fields, ...]:
+        """A list of objects with exactly these fields, and of the `optional` ones any."""
         value = self._values.get(name, [])
         if not isinstance(value, list):
             self._note(name, "a list of objects", type(value).__name__)
             return ()
-        return tuple(
-            Fields(item, f"{self.where}.{name}[{place}]", names, self.problems) for place, item in enumerate(value)
-        )
+        rows: list[Fields] = []
+        for place, item in enumerate(value):
+            given = item if isinstance(item, dict) else {}
+            known = (*names, *(key for key in optional if key in given))
+            rows.append(Fields(item, f"{self.where}.{name}[{place}]", known, self.problems))
+        return tuple(rows)
 
     def subset(self, name: str, names: tuple[str, ...], required: tuple[str, ...] = ()) -> Fields:
         """An object with the `required` ones of these fields, some of the rest, and no others."""

@@ -29,13 +29,12 @@ import pytest
 pytest.importorskip("cryptography")
 pytest.importorskip("requests")
 
-from vouching import GFX942, bundle, key, key_table, rule_table, trust
+from vouching import GFX942, bundle, key, key_table, rule_table, signed, trust
 
 from aotkern.digest import Digest
 from aotkern.distribution.reference import Reference
 from aotkern.distribution.registry import Registry
 from aotkern.target import Target
-from aotkern.trust import sign
 
 TRUST = trust(key_table("a", key(1)), rule_table("a"))
 """Takes the word of the key that `Outgoing` signs with, for bundles called `pack`."""
@@ -265,7 +264,7 @@ class Outgoing:
         path = self.path(target, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(bundle(seed, target))
-        sign(path, key(1), sequence, (), 0)
+        signed(path, key(1), sequence)
         return path
 
 

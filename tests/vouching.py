@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
+from pathlib import Path
 
 from aotkern.bundle import Bundle, encode
 from aotkern.manifest import Manifest
 from aotkern.target import Target
-from aotkern.trust import Audit, SigningKey, Statement
+from aotkern.trust import Audit, Signed, SigningKey, Statement, Words, sign
 from aotkern.trust.dsse import Envelope, Signature, to_bytes
 from aotkern.trust.statement import PAYLOAD_TYPE
 from aotkern.trust.trustfile import Trust
@@ -30,9 +31,21 @@ def bundle(seed: str = "one", target: Target = GFX942, provenance: Mapping[str, 
     return encode(manifest, {}, provenance or {"revision": "0" * 40})
 
 
-def statement(data: bytes, file: str = "pack.gfx942.aotk", sequence: int = 5, audits: Sequence[Audit] = ()) -> bytes:
+def statement(
+    data: bytes,
+    file: str = "pack.gfx942.aotk",
+    sequence: int = 5,
+    audits: Sequence[Audit] = (),
+    expires: datetime | None = None,
+) -> bytes:
     """The payload of a true statement."""
-    return Statement.about(Bundle.decode(data, file), file, sequence, audits).to_bytes()
+    words = Words(sequence, tuple(audits), expires)
+    return Statement.about(Bundle.decode(data, file), file, words).to_bytes()
+
+
+def signed(path: Path, signer: SigningKey, sequence: int = 5, *audits: Audit, fresh: bool = False) -> Signed:
+    """Sign one bundle file at `NOW`."""
+    return sign({path: Words(sequence, audits)}, signer, NOW, fresh=fresh)[0]
 
 
 def sealed(payload: bytes, *keys: SigningKey, payload_type: str = PAYLOAD_TYPE) -> bytes:

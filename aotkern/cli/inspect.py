@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -17,6 +17,9 @@ from aotkern.codeobject import CodeObject
 from aotkern.digest import Digest
 from aotkern.errors import InputError, IntegrityError, Problem, TrustError
 from aotkern.manifest import Manifest, VariantEntry
+
+if TYPE_CHECKING:
+    from aotkern.trust import Approval
 
 
 @click.command()
@@ -43,13 +46,16 @@ def verify(bundles: tuple[str, ...], trust: Path | None, locked: Path | None, as
     """
     lines: list[str] = []
     rows: list[dict[str, Any]] = []
-    opened = _opener(trust)
+    approvals: dict[Path, Approval] = {}
+    opened = _opener(trust, approvals)
     if locked is not None:
         opened = _only_locked(opened, locked)
     for name in bundles:
         problems, line, facts = _verified(name, opened)
         lines += [*(f"REFUSED {problem}" for problem in problems), *([line] if line else [])]
         rows.append({"file": name, "problems": common.problems(problems), **facts})
+    if approvals:
+        _add_release_problems(approvals, rows, lines)
     verdict = Verdict.FINDINGS if any(row["problems"] for row in rows) else Verdict.CLEAN
     document = {"schema": "aotkern.verify/1", "verdict": str(verdict), "bundles": rows}
     common.finish(verdict, as_json=as_json, document=document, text="\n".join(lines))
@@ -58,8 +64,21 @@ def verify(bundles: tuple[str, ...], trust: Path | None, locked: Path | None, as
 _Opener = Callable[[str], tuple[Bundle, dict[str, Any]]]
 
 
-def _opener(trust: Path | None) -> _Opener:
-    """How a bundle is opened: as it is, or after a decision about its signatures, whose facts come with it."""
+def _add_release_problems(approvals: dict[Path, Approval], rows: list[dict[str, Any]], lines: list[str]) -> None:
+    """Each bundle may be well signed, and the bundles together be of different releases."""
+    from aotkern.trust.files import release_problems  # noqa: PLC0415 - only for those who ask for signatures
+
+    by_file = {Path(row["file"]): row for row in rows}
+    for path, problem in release_problems(approvals):
+        by_file[path]["problems"] += common.problems([problem])
+        lines.append(f"REFUSED {problem}")
+
+
+def _opener(trust: Path | None, approvals: dict[Path, Approval]) -> _Opener:
+    """How a bundle is opened: as it is, or after a decision about its signatures, whose facts come with it.
+
+    Decisions in its favour are added to `approvals`.
+    """
     if trust is None:
         return lambda name: (Bundle.open(name), {})
     from aotkern.trust import Trust, require_file  # noqa: PLC0415 - nobody pays for it who does not ask
@@ -68,6 +87,7 @@ def _opener(trust: Path | None) -> _Opener:
 
     def open_signed(name: str) -> tuple[Bundle, dict[str, Any]]:
         approval = require_file(Path(name), read, now)
+        approvals[Path(name)] = approval
         return approval.bundle, {"signers": list(approval.signers), "sequence": approval.statement.sequence}
 
     return open_signed

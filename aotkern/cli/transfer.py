@@ -17,7 +17,7 @@ from aotkern.distribution import pull as pull_bundle
 from aotkern.distribution import push as push_bundles
 from aotkern.errors import InputError, IntegrityError, MissingToolError, ProblemsError, TrustError
 from aotkern.target import Target
-from aotkern.trust import Trust
+from aotkern.trust import Memory, Trust
 
 _plain_option = click.option("--plain-http", is_flag=True, help="Reach the registry by http, without encryption.")
 
@@ -58,7 +58,12 @@ def push(bundles: tuple[Path, ...], to: str, trust: Path | None, plain_http: boo
 @click.option("--out", "-o", type=click.Path(path_type=Path), default=Path(), help="Folder for it; default: here.")
 @_trust_option("Accept only what the keys of this trust file vouch for.")
 @click.option("--unsigned", is_flag=True, help="Accept any sound bundle, whoever made it.")
-@click.option("--allow-older", is_flag=True, help="Accept an older release than the one in place.")
+@click.option("--allow-older", is_flag=True, help="Accept an older release than one that was accepted before.")
+@click.option(
+    "--memory",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where the newest accepted releases are written down (default: aotkern/accepted.json in the user's state).",
+)
 @_plain_option
 @common.json_option
 def pull(
@@ -69,6 +74,7 @@ def pull(
     trust: Path | None,
     unsigned: bool,
     allow_older: bool,
+    memory: Path | None,
     plain_http: bool,
     as_json: bool,
 ) -> NoReturn:
@@ -84,7 +90,9 @@ def pull(
     read = Trust.read(trust) if trust else None
     remote = _remote(source, plain=plain_http)
     try:
-        done = pull_bundle(remote, wanted, out, read, datetime.now(timezone.utc), older=allow_older)
+        now = datetime.now(timezone.utc)
+        kept = Memory(memory or _state_folder() / "accepted.json") if read else None
+        done = pull_bundle(remote, wanted, out, read, now, older=allow_older, memory=kept)
     except (IntegrityError, TrustError) as error:
         _refused("pull", error, as_json=as_json)
     signers = list(done.approval.signers) if done.approval else []
@@ -101,6 +109,13 @@ def pull(
     state = "pulled" if done.changed else "unchanged"
     text = f"{state} {done.path}: {words}, {done.digest}\nfrom {done.address}"
     common.finish(Verdict.CLEAN, as_json=as_json, document=document, text=text)
+
+
+def _state_folder() -> Path:
+    """Where this platform keeps what a user's programs must remember."""
+    from platformdirs import user_state_path  # noqa: PLC0415 - for those who pull
+
+    return user_state_path("aotkern", appauthor=False)
 
 
 def _refused(kind: str, error: ProblemsError, *, as_json: bool) -> NoReturn:

@@ -13,7 +13,7 @@ from aotkern.digest import Digest
 from aotkern.distribution import download
 from aotkern.distribution.remote import Offer, Package, Remote, Wanted, checked_name, file_name
 from aotkern.errors import InputError, IntegrityError, ProblemsError
-from aotkern.trust import Approval, Trust, dsse, require, require_file, signature_path
+from aotkern.trust import Approval, Memory, Trust, dsse, require, require_file, signature_path
 from aotkern.trust.files import read_signatures
 from aotkern.trust.statement import name_of
 
@@ -68,7 +68,14 @@ def push(remote: Remote, packages: Sequence[Package]) -> str:
 
 
 def pull(
-    remote: Remote, wanted: Wanted, folder: Path, trust: Trust | None, now: datetime, *, older: bool = False
+    remote: Remote,
+    wanted: Wanted,
+    folder: Path,
+    trust: Trust | None,
+    now: datetime,
+    *,
+    older: bool = False,
+    memory: Memory | None = None,
 ) -> Pulled:
     """Fetch a bundle, check it, and only then put it and its signatures in place.
 
@@ -78,7 +85,8 @@ def pull(
         folder: Where to; made when it does not exist.
         trust: Whose word counts, or None to take what is sound whoever made it.
         now: The time of the check, with its zone.
-        older: Accept a lower sequence number than that of the bundle in place.
+        older: Accept a lower sequence number than that of the bundle in place, and than the memory holds.
+        memory: What was accepted here before, apart from the folder; it is told of what is accepted now.
 
     Raises:
         RemoteError: It is not there, or did not arrive.
@@ -97,12 +105,16 @@ def pull(
     # Only bytes in memory from here on: they are hashed, judged, opened and written, and never read again.
     approval = None
     if trust:
-        at_least = 0 if older else _in_use(path, trust, now)
+        known = 0 if older or memory is None else memory.lowest(offer.name, wanted.target, trust)
+        at_least = 0 if older else max(known, _in_use(path, trust, now))
         approval = require(data, path.name, signatures, trust, now, at_least=at_least)
     bundle = approval.bundle if approval else Bundle.decode(data, path.name)
     if bundle.manifest.target != wanted.target:
         raise IntegrityError.one(offer.address, f"code for {wanted.target}", f"code for {bundle.manifest.target}")
     bundle.verify()
+    if memory is not None and approval is not None:
+        # Before the file is in place: a crash in between refuses an older release, and never accepts one.
+        memory.remember(approval.statement)
     _publish(path, data if changed else None, signatures)
     download.sweep(folder, path.name)
     return Pulled(path, bundle.digest, offer.address, approval, changed)

@@ -6,14 +6,16 @@ makes the second of them. How keys come to be trusted is the business of whoever
 """
 
 from aotkern.trust.decision import Approval, require
-from aotkern.trust.files import Signed, require_file, sign, signature_path
+from aotkern.trust.files import Signed, join, joinable, require_file, sign, signature_path
 from aotkern.trust.keys import PublicKey, SigningKey
-from aotkern.trust.statement import Audit, Statement
+from aotkern.trust.memory import Memory
+from aotkern.trust.statement import Audit, Statement, Words
 from aotkern.trust.trustfile import Rule, Trust, TrustedKey
 
 __all__ = [
     "Approval",
     "Audit",
+    "Memory",
     "PublicKey",
     "Rule",
     "Signed",
@@ -21,6 +23,9 @@ __all__ = [
     "Statement",
     "Trust",
     "TrustedKey",
+    "Words",
+    "join",
+    "joinable",
     "require",
     "require_file",
     "sign",

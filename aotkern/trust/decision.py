@@ -8,15 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from aotkern.bundle import Bundle
 from aotkern.digest import Digest
 from aotkern.errors import InputError, Problem, TrustError
 from aotkern.trust import dsse
 from aotkern.trust.dsse import Envelope
-from aotkern.trust.statement import PAYLOAD_TYPE, Statement
+from aotkern.trust.statement import PAYLOAD_TYPE, Statement, write_moment
 from aotkern.trust.trustfile import Rule, Trust, TrustedKey
+
+AHEAD = timedelta(days=1)
+"""How far a sequence number, read as seconds since 1970, may lie after the check: clocks differ. A number from the
+future could never be followed by a genuine release."""
+
+
+def newest_sequence(now: datetime) -> int:
+    """The highest sequence number that can be honest now."""
+    return int((now + AHEAD).timestamp())
+
+
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """A statement under which at least one good signature stands that counts for this bundle.
+
+    Attributes:
+        statement: What was signed.
+        envelope: The envelope that holds it.
+        rule: The rule that decides about the bundle.
+        signers: Names of the keys that count.
+        reasons: Why the other signatures are nothing.
+    """
+
+    statement: Statement
+    envelope: Envelope
+    rule: Rule
+    signers: tuple[str, ...]
+    reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +90,18 @@ def require(
     # 2. Envelopes, one by one: signatures, then the statement, then what the trust file asks of it.
     if signatures is None:
         raise TrustError.one(file, "a signature beside it", "none")
-    accepted: list[tuple[Statement, tuple[str, ...]]] = []
+    accepted: list[Vouched] = []
     problems: list[Problem] = []
     for number, envelope in enumerate(dsse.parse(signatures, f"{file}{dsse.SUFFIX}"), 1):
         check = _Check(f"{file}{dsse.SUFFIX}: statement {number}", trust, now)
         try:
-            accepted.append(check.statement(envelope, file, digest, at_least))
+            accepted.append(check.accept(envelope, file, digest, at_least))
         except TrustError as error:
             problems.extend(error.problems)
     if not accepted:
         raise TrustError(problems)
-    statement, signers = max(accepted, key=lambda pair: pair[0].sequence)
+    best = max(accepted, key=lambda vouched: vouched.statement.sequence)
+    statement, signers = best.statement, best.signers
     # 3. The bundle, which must be what the statement says: scope is judged by content, not by claims.
     bundle = Bundle.decode(data, file)
     if bundle.manifest.digest in trust.revoked:
@@ -83,16 +112,44 @@ def require(
     return Approval(bundle, statement, signers)
 
 
+def vouched(envelope: Envelope, file: str, digest: Digest, trust: Trust, now: datetime) -> Vouched:
+    """The statement of an envelope, read only when a key that counts for this bundle has signed it.
+
+    Neither the threshold nor the other demands of the rule are asked: this is what a further signer may join.
+
+    Args:
+        envelope: What lies in the signature file.
+        file: Name of the bundle file that the statement must be about.
+        digest: Its digest.
+        trust: Whose word counts.
+        now: The time of the check, with its zone.
+
+    Raises:
+        TrustError: No signature that counts, or a statement about something else.
+    """
+    return _Check(f"{file}{dsse.SUFFIX}", trust, now).vouch(envelope, file, digest)
+
+
 @dataclass(frozen=True, slots=True)
 class _Check:
     where: str
     trust: Trust
     now: datetime
 
-    def statement(
-        self, envelope: Envelope, file: str, digest: Digest, at_least: int
-    ) -> tuple[Statement, tuple[str, ...]]:
-        """The statement of an envelope and who counted, or `TrustError`."""
+    def accept(self, envelope: Envelope, file: str, digest: Digest, at_least: int) -> Vouched:
+        """A statement that meets all that its rule asks, or `TrustError`."""
+        found = self.vouch(envelope, file, digest)
+        if len(found.signers) < found.rule.threshold:
+            names = f"{len(found.signers)} ({', '.join(found.signers)})"
+            reasons = "; ".join([names, *found.reasons])
+            expected = f"signatures by {found.rule.threshold} keys that count for it"
+            raise TrustError.one(self.where, expected, reasons)
+        if problems := tuple(self._asked(found.statement, found.rule, at_least)):
+            raise TrustError(problems)
+        return found
+
+    def vouch(self, envelope: Envelope, file: str, digest: Digest) -> Vouched:
+        """A statement with at least one signature that counts for this bundle, or `TrustError`."""
         if envelope.payload_type != PAYLOAD_TYPE:
             raise TrustError.one(f"{self.where}: payloadType", PAYLOAD_TYPE, repr(envelope.payload_type)[:100])
         keys, reasons = self._verified(envelope)
@@ -101,18 +158,20 @@ class _Check:
         statement = Statement.parse(envelope.payload, self.where)
         if problems := tuple(self._about(statement, file, digest)):
             raise TrustError(problems)
+        if (name := Digest.of(envelope.payload)) in self.trust.revoked:
+            found = f"{name}, revoked by the trust file"
+            raise TrustError.one(self.where, "a statement that is not revoked", found)
         rule = self.trust.rule(statement.name, statement.target)
         if rule is None:
             found = f"no rule for {statement.name} on {statement.target}"
             raise TrustError.one(self.where, "a bundle that a rule of the trust file is about", found)
         signers = tuple(key.name for key in keys if key.public.id in rule.keys)
-        reasons += [f"key {key.name} does not count for this bundle" for key in keys if key.public.id not in rule.keys]
-        if len(signers) < rule.threshold:
-            found = "; ".join([f"{len(signers)} ({', '.join(signers)})" if signers else "0", *reasons])
-            raise TrustError.one(self.where, f"signatures by {rule.threshold} keys that count for it", found)
-        if problems := tuple(self._asked(statement, rule, at_least)):
-            raise TrustError(problems)
-        return statement, signers
+        others = [key.name for key in keys if key.public.id not in rule.keys]
+        reasons += [f"key {name} does not count for this bundle" for name in others]
+        if not signers:
+            expected = f"signatures by {rule.threshold} keys that count for it"
+            raise TrustError.one(self.where, expected, "; ".join(["0", *reasons]))
+        return Vouched(statement, envelope, rule, signers, tuple(reasons))
 
     def _verified(self, envelope: Envelope) -> tuple[list[TrustedKey], list[str]]:
         """The different keys that count now and whose signature is good; and why the other signatures are nothing."""
@@ -140,7 +199,25 @@ class _Check:
         lowest = max(rule.sequence, at_least)
         if statement.sequence < lowest:
             yield Problem(f"{self.where}: sequence", f"at least {lowest}", f"{statement.sequence}, an older release")
+        yield from self._current(statement, rule)
         for kind in rule.audits:
             verdicts = sorted({audit.verdict for audit in statement.audits if audit.kind == kind})
             if verdicts != ["clean"]:
                 yield Problem(f"{self.where}: audits", f"{kind}: clean", ", ".join(verdicts) or "no report")
+
+    def _current(self, statement: Statement, rule: Rule) -> Iterator[Problem]:
+        """What a statement says of times, held against the time of the check."""
+        newest, expires = newest_sequence(self.now), statement.expires
+        if statement.sequence > newest:
+            found = f"{statement.sequence}, a number from the future"
+            yield Problem(f"{self.where}: sequence", f"at most {newest}, the present time", found)
+        if expires is not None and self.now >= expires:
+            found = f"one that expired at {write_moment(expires)}"
+            yield Problem(f"{self.where}: expires", "a statement that still counts", found)
+        if rule.max_days is None:
+            return
+        latest = self.now + timedelta(days=rule.max_days)
+        if expires is None or expires > latest:
+            expected = f"a statement that expires within {rule.max_days} days"
+            found = write_moment(expires) or "one that never does"
+            yield Problem(f"{self.where}: expires", expected, found)

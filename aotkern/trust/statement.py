@@ -1,26 +1,30 @@
 """What a signer says about a bundle: an in-toto Statement (version 1) with a predicate of aotkern's own.
 
     subject        file name and SHA-256 of the bundle
-    predicateType  https://aotkern.dev/bundle/v1 (a name, not an address: nothing is ever fetched from it)
+    predicateType  https://aotkern.dev/bundle/v2 (a name, not an address: nothing is ever fetched from it)
     predicate
       name         of the bundle, the NAME of NAME.TARGET.aotk
       target       that every code object in it is for
       sequence     a number that grows with each release of this name and target
+      expires      the moment from which the statement counts no more, or an empty text
+      release      file name and digest of every bundle that was signed together with this one, itself included
       manifest     digest of the manifest: the identity of the content, whatever compressed it
       toolchain    what compiled it
       sources      digest of each kernel's source with everything it uses
       provenance   revision and state of the sources, as the bundle states them
       audits       kind, verdict and digest of each report that the signer had before them
 
-All but `sequence` and `audits` follow from the bundle, and `mismatches` holds a statement against it.
+All but `sequence`, `expires`, `release` and `audits` follow from the bundle, and `mismatches` holds a statement
+against it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import Any
 
 from aotkern import bundle as bundles
@@ -33,11 +37,24 @@ from aotkern.target import Target
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-PREDICATE_TYPE = "https://aotkern.dev/bundle/v1"
+PREDICATE_TYPE = "https://aotkern.dev/bundle/v2"
 
 _REPORT = re.compile(r"aotkern\.([a-z]+)/1")
 _VERDICTS = ("clean", "findings", "could not tell")
-_PREDICATE = ("name", "target", "sequence", "manifest", "toolchain", "sources", "provenance", "audits")
+_PREDICATE = (
+    "name",
+    "target",
+    "sequence",
+    "expires",
+    "release",
+    "manifest",
+    "toolchain",
+    "sources",
+    "provenance",
+    "audits",
+)
+_MOMENT = "%Y-%m-%dT%H:%M:%SZ"
+"""The one spelling of a time: seconds, in UTC."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,6 +73,23 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True)
+class Words:
+    """What a signer says of a bundle beside what follows from the bundle itself.
+
+    Attributes:
+        sequence: The number of this release.
+        audits: The reports that the signer had.
+        expires: From when on the statement counts no more; None for a statement without end.
+        release: File name and digest of the bundles that are signed together with this one.
+    """
+
+    sequence: int
+    audits: tuple[Audit, ...] = ()
+    expires: datetime | None = None
+    release: Mapping[str, Digest] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Statement:
     """One signer's (or several signers' common) words about one bundle file; the fields are in the module's text."""
 
@@ -64,6 +98,8 @@ class Statement:
     name: str
     target: Target
     sequence: int
+    expires: datetime | None
+    release: Mapping[str, Digest]
     manifest: Digest
     toolchain: Mapping[str, str]
     sources: Mapping[str, str]
@@ -71,8 +107,8 @@ class Statement:
     audits: tuple[Audit, ...]
 
     @classmethod
-    def about(cls, bundle: Bundle, file: str, sequence: int, audits: Sequence[Audit] = ()) -> Statement:
-        """The statement that follows from a bundle in a file of this name.
+    def about(cls, bundle: Bundle, file: str, words: Words) -> Statement:
+        """The statement that follows from a bundle in a file of this name and a signer's words.
 
         Raises:
             InputError: The file name is not `NAME.TARGET.aotk` with the bundle's own target.
@@ -83,13 +119,25 @@ class Statement:
             digest=bundle.digest,
             name=name_of(file, manifest.target),
             target=manifest.target,
-            sequence=sequence,
+            sequence=words.sequence,
+            expires=words.expires,
+            release={**words.release, file: bundle.digest},
             manifest=manifest.digest,
             toolchain=dict(manifest.toolchain),
             sources={kernel.name: str(kernel.source) for kernel in manifest.kernels},
             provenance=dict(bundle.provenance),
-            audits=tuple(sorted(set(audits))),
+            audits=tuple(sorted(set(words.audits))),
         )
+
+    @property
+    def id(self) -> Digest:
+        """The digest of the payload: by it, a trust file can revoke this one statement."""
+        return Digest.of(self.to_bytes())
+
+    @property
+    def words(self) -> Words:
+        """What does not follow from the bundle."""
+        return Words(self.sequence, self.audits, self.expires, self.release)
 
     @classmethod
     def parse(cls, payload: bytes, where: str) -> Statement:
@@ -125,6 +173,8 @@ class Statement:
             "name": self.name,
             "target": str(self.target),
             "sequence": self.sequence,
+            "expires": write_moment(self.expires),
+            "release": {file: str(digest) for file, digest in self.release.items()},
             "manifest": str(self.manifest),
             "toolchain": dict(self.toolchain),
             "sources": dict(self.sources),
@@ -142,11 +192,12 @@ class Statement:
     def mismatches(self, bundle: Bundle, where: str) -> Iterator[Problem]:
         """Where the statement says something else than the bundle itself."""
         try:
-            right = Statement.about(bundle, self.file, self.sequence, self.audits)
+            right = Statement.about(bundle, self.file, self.words)
         except InputError as error:
             yield from error.problems
             return
-        for name in ("digest", "name", "target", "manifest", "toolchain", "sources", "provenance"):
+        held = ("digest", "name", "target", "release", "manifest", "toolchain", "sources", "provenance")
+        for name in held:
             said, found = getattr(self, name), getattr(right, name)
             if said != found:
                 yield Problem(f"{where}.{name}", f"what the bundle holds ({str(found)[:100]})", str(said)[:100])
@@ -163,6 +214,26 @@ def name_of(file: str, target: Target) -> str:
     if name == file or not name or "/" in name:
         raise InputError.one(file, f"a file name such as NAME{ending}", repr(file)[:100])
     return name
+
+
+def write_moment(moment: datetime | None) -> str:
+    """The spelling of a time in a statement; an empty text for none."""
+    return moment.astimezone(timezone.utc).strftime(_MOMENT) if moment else ""
+
+
+def read_moment(text: str, where: str) -> datetime | None:
+    """What `write_moment` wrote.
+
+    Raises:
+        InputError: Another spelling.
+    """
+    if not text:
+        return None
+    try:
+        return datetime.strptime(text, _MOMENT).replace(tzinfo=timezone.utc)
+    except ValueError:
+        expected = "a time such as 2027-01-31T00:00:00Z, or an empty text"
+        raise InputError.one(where, expected, repr(text)[:60]) from None
 
 
 def audits(data: bytes, target: Target, where: str) -> tuple[Audit, ...]:
@@ -212,6 +283,8 @@ def _statement(subject: Fields, form: Fields) -> Statement:
         name=form.text("name"),
         target=form.parsed("target", Target.parse) or _NOWHERE,
         sequence=form.count("sequence"),
+        expires=_expires(form),
+        release=_release(form),
         manifest=form.parsed("manifest", Digest.parse) or Digest(""),
         toolchain=form.texts("toolchain"),
         sources=form.texts("sources"),
@@ -223,6 +296,24 @@ def _statement(subject: Fields, form: Fields) -> Statement:
 def _subject_digest(subject: Fields) -> Digest:
     form = Fields(subject.get("digest"), f"{subject.where}.digest", ("sha256",), subject.problems)
     return form.parsed("sha256", lambda text, where: Digest.parse(f"sha256:{text}", where)) or Digest("")
+
+
+def _expires(form: Fields) -> datetime | None:
+    try:
+        return read_moment(form.label("expires"), f"{form.where}.expires")
+    except InputError as error:
+        form.problems.extend(error.problems)
+        return None
+
+
+def _release(form: Fields) -> dict[str, Digest]:
+    release: dict[str, Digest] = {}
+    for file, text in form.texts("release").items():
+        try:
+            release[file] = Digest.parse(text, f"{form.where}.release[{file[:80]!r}]")
+        except InputError as error:
+            form.problems.extend(error.problems)
+    return release
 
 
 def _audit(row: Fields) -> Audit:

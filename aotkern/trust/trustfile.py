@@ -1,7 +1,7 @@
 """The trust file: whose word counts for which bundles, from when until when. Read from TOML; no cryptography.
 
     version = 1
-    revoked = []                       # digests of bundle files or manifests that nobody's word makes good
+    revoked = []                       # digests of bundle files, manifests or statements that nobody's word makes good
 
     [[key]]
     name = "release-2026"
@@ -17,8 +17,9 @@
     threshold = 1                      # so many different keys must have signed one and the same statement
     sequence = 0                       # older releases are refused
     audits = ["identity"]              # reports that the statement must list, all of that kind clean
+    max_days = 90                      # may be left out: the statement must expire, and at most so many days from now
 
-The first rule that fits a bundle's name and target decides; a bundle that none fits is refused. Every field is
+The first rule that fits a bundle's name and target decides; a bundle that none fits is refused. Every other field is
 required, so that nothing is trusted by default; unknown fields are errors.
 """
 
@@ -84,6 +85,7 @@ class Rule:
         threshold: How many of them must have signed one statement.
         sequence: The lowest sequence number that is accepted.
         audits: Kinds of audit of which the statement must list reports, all of them clean.
+        max_days: The statement must expire, and at most so many days after the check; None asks for no end.
     """
 
     bundle: str
@@ -92,6 +94,7 @@ class Rule:
     threshold: int
     sequence: int
     audits: tuple[str, ...]
+    max_days: int | None = None
 
     def fits(self, name: str, target: Target) -> bool:
         """Whether this rule is about such a bundle."""
@@ -105,7 +108,7 @@ class Trust:
     Attributes:
         keys: Every key, by id.
         rules: In the order of the file.
-        revoked: Digests of files or manifests that are refused whoever signed them.
+        revoked: Digests of files, manifests or statements that are refused whoever signed them.
     """
 
     keys: Mapping[Digest, TrustedKey]
@@ -144,7 +147,7 @@ class Trust:
         if len(by_name) != len(keys) or len(set(by_name.values())) != len(keys):
             problems.append(Problem(f"{where}.key", "each name and each key once", "one more than once"))
         names = ("bundle", "target", "keys", "threshold", "sequence", "audits")
-        rules = tuple(_rule(row, by_name) for row in form.items("rule", names))
+        rules = tuple(_rule(row, by_name) for row in form.items("rule", names, optional=("max_days",)))
         if not rules:
             problems.append(Problem(f"{where}.rule", "at least one rule", "none"))
         revoked = frozenset(_digest(text, f"{where}.revoked", problems) for text in _texts(form, "revoked"))
@@ -185,7 +188,17 @@ def _rule(form: Fields, by_name: Mapping[str, Digest]) -> Rule:
         threshold=threshold,
         sequence=form.count("sequence"),
         audits=_texts(form, "audits"),
+        max_days=_max_days(form),
     )
+
+
+def _max_days(form: Fields) -> int | None:
+    if not form.has("max_days"):
+        return None
+    days = form.count("max_days", bits=16)
+    if days == 0:
+        form.problems.append(Problem(f"{form.where}.max_days", "1 day or more", "0"))
+    return days
 
 
 def _pattern(form: Fields, name: str) -> str:

@@ -17,10 +17,9 @@ pytest.importorskip("requests")
 
 import jsonschema
 import registries
-from vouching import GFX950, bundle, key, key_table, rule_table, trust_text
+from vouching import GFX950, bundle, key, key_table, rule_table, signed, trust_text
 
 from aotkern import schemas
-from aotkern.trust import sign
 
 PACK = "pack.gfx942.aotk"
 
@@ -36,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
     """Signed bundles for two targets, and a trust file that counts for this century."""
     for name, data in ((PACK, bundle()), ("pack.gfx950.aotk", bundle(target=GFX950))):
         (tmp_path / name).write_bytes(data)
-        sign(tmp_path / name, key(1), 5, (), 0)
+        signed(tmp_path / name, key(1))
     always = key_table("a", key(1), "2000-01-01", "2100-01-01")
     (tmp_path / "trust.toml").write_text(trust_text(always, rule_table("a")))
     (tmp_path / "other.toml").write_text(trust_text(always, rule_table("a", bundle='"more"')))
@@ -46,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
 def aotkern(folder: Path, *arguments: str, without: str = "") -> tuple[int, str]:
     """Exit code and everything printed; `without` names a library that is not there."""
     start = f"import sys; sys.modules[{without!r}] = None if {without!r} else sys; from aotkern.cli import main; main()"
-    environ = {**os.environ, "DOCKER_CONFIG": str(folder / "docker")}
+    environ = {**os.environ, "DOCKER_CONFIG": str(folder / "docker"), "XDG_STATE_HOME": str(folder / "state")}
     done = subprocess.run(
         [sys.executable, "-c", start, *arguments], cwd=folder, capture_output=True, text=True, check=False, env=environ
     )

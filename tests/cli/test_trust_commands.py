@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("cryptography")
 
 import jsonschema
-from vouching import bundle, rule_table
+from vouching import GFX950, bundle, rule_table
 
 from aotkern import schemas
 
@@ -52,11 +52,16 @@ def test_from_key_to_acceptance(folder: Path) -> None:
     verify = ("verify", BUNDLE, "--require-signature", "trust.toml")
     assert aotkern(folder, *verify) == (1, f"REFUSED {BUNDLE}: expected a signature beside it, found none\n")
     code, said = aotkern(folder, "sign", BUNDLE, "--key", "one.pem", "--sequence", "7")
-    assert (code, said.splitlines()[-1]) == (0, f"{BUNDLE}.sig: 1 signature under this statement")
+    assert code == 0
+    assert f"{BUNDLE}.sig: 1 signature under this statement, sha256:" in said.splitlines()[-1]
     code, said = aotkern(folder, *verify)
     assert code == 1
     assert "signatures by 2 keys that count for it, found 1 (one)" in said
-    assert aotkern(folder, "sign", BUNDLE, "--key", "two.pem")[0] == 0
+    code, said = aotkern(folder, "sign", BUNDLE, "--list", "--trust", "trust.toml")
+    assert (code, " by one: sequence 7, no audits" in said) == (0, True)
+    joining = ("--join", said.split()[1], "--trust", "trust.toml")
+    code, said = aotkern(folder, "sign", BUNDLE, "--key", "two.pem", *joining)
+    assert (code, f"{BUNDLE}.sig: 2 signatures under this statement" in said) == (0, True)
     code, said = aotkern(folder, *verify)
     assert code == 0
     assert ", signed by one and two (7), sha256:" in said
@@ -67,14 +72,18 @@ def test_the_documents(folder: Path) -> None:
     report = {"schema": "aotkern.identity/1", "verdict": "clean", "target": "hip:gfx942"}
     (folder / "report.json").write_text(json.dumps(report))
     signed = document(folder, "sign", BUNDLE, "--key", "one.pem", "--audit", "report.json")
-    assert (signed["verdict"], signed["signatures"]) == ("clean", 1)
-    assert [row["kind"] for row in signed["audits"]] == ["identity"]
+    (made,) = signed["signed"]
+    assert (signed["verdict"], made["signatures"]) == ("clean", 1)
+    assert [row["kind"] for row in made["audits"]] == ["identity"]
     verify = ("verify", BUNDLE, "--require-signature", "trust.toml")
     found = document(folder, *verify)
     assert (found["verdict"], len(found["bundles"][0]["problems"])) == ("findings", 1)
-    document(folder, "sign", BUNDLE, "--key", "two.pem")
+    (offered,) = document(folder, "sign", BUNDLE, "--list", "--trust", "trust.toml")["statements"]
+    assert (offered["statement"], offered["signers"]) == (made["statement"], ["one"])
+    joining = ("--join", made["statement"], "--trust", "trust.toml")
+    document(folder, "sign", BUNDLE, "--key", "two.pem", *joining)
     (row,) = document(folder, *verify)["bundles"]
-    assert (row["signers"], row["sequence"]) == (["one", "two"], signed["sequence"])
+    assert (row["signers"], row["sequence"]) == (["one", "two"], made["sequence"])
     (folder / BUNDLE).write_bytes(bundle()[:-1])
     refused = document(folder, "sign", BUNDLE, "--key", "two.pem")
     assert (refused["verdict"], len(refused["problems"])) == ("findings", 1)
@@ -88,6 +97,11 @@ def test_what_cannot_be_told_is_not_a_finding(folder: Path) -> None:
         (("sign", BUNDLE, "--key", "one.pem.pub"), "a private key"),
         (("sign", BUNDLE, "--key", "one.pem", "--audit", "one.pem"), "a report in JSON"),
         (("sign", "none.gfx942.aotk", "--key", "one.pem"), "a bundle that can be read"),
+        (("sign", BUNDLE), "--key: expected a private key"),
+        (("sign", BUNDLE, "--list"), "--trust: expected a trust file"),
+        (("sign", BUNDLE, "--key", "one.pem", "--trust", "trust.toml"), "--list or --join beside it"),
+        (("sign", BUNDLE, "--key", "one.pem", "--join", "x", "--sequence", "1", "--trust", "trust.toml"), "words of"),
+        (("sign", BUNDLE, "--key", "one.pem", "--sequence", str(2**48 - 1)), "at most"),
     ):
         code, said = aotkern(folder, *arguments)
         assert (code, expected in said) == (2, True), (arguments, said)
@@ -135,3 +149,33 @@ def test_an_encrypted_key_needs_its_passphrase(folder: Path) -> None:
     assert aotkern(folder, "sign", BUNDLE, "--key", "safe.pem")[0] == 2
     assert aotkern(folder, "sign", BUNDLE, "--key", "safe.pem", "--passphrase-file", "empty")[0] == 2
     assert aotkern(folder, "sign", BUNDLE, "--key", "safe.pem", "--passphrase-file", "pass")[0] == 0
+
+
+def test_bundles_that_are_used_together_are_of_one_release(folder: Path) -> None:
+    other = "pack.gfx950.aotk"
+    (folder / other).write_bytes(bundle(target=GFX950))
+    text = (folder / "trust.toml").read_text().replace("threshold = 2", "threshold = 1")
+    (folder / "trust.toml").write_text(text)
+    verify = ("verify", BUNDLE, other, "--require-signature", "trust.toml")
+    assert aotkern(folder, "sign", BUNDLE, other, "--key", "one.pem", "--sequence", "7")[0] == 0
+    assert aotkern(folder, *verify)[0] == 0
+    (folder / other).write_bytes(bundle("newer", GFX950))
+    assert aotkern(folder, "sign", other, "--key", "one.pem", "--sequence", "8")[0] == 0
+    code, said = aotkern(folder, *verify)
+    assert (code, f"REFUSED {BUNDLE}: release: expected {other} of the same release" in said) == (1, True)
+    rows = document(folder, *verify)["bundles"]
+    assert [len(row["problems"]) for row in rows] == [1, 0]
+    assert aotkern(folder, "verify", other, "--require-signature", "trust.toml")[0] == 0
+
+
+def test_a_report_counts_for_its_own_target_only(folder: Path) -> None:
+    other = "pack.gfx950.aotk"
+    (folder / other).write_bytes(bundle(target=GFX950))
+    for target in ("gfx942", "gfx950", "gfx90a"):
+        report = {"schema": "aotkern.identity/1", "verdict": "clean", "target": f"hip:{target}"}
+        (folder / f"{target}.json").write_text(json.dumps(report))
+    both = ("sign", BUNDLE, other, "--key", "one.pem")
+    made = document(folder, *both, "--audit", "gfx942.json")["signed"]
+    assert [len(row["audits"]) for row in made] == [1, 0]
+    code, said = aotkern(folder, *both, "--audit", "gfx90a.json")
+    assert (code, "a report about hip:gfx942" in said) == (2, True)

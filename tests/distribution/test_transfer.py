@@ -19,7 +19,7 @@ from aotkern.distribution.reference import Reference
 from aotkern.distribution.registry import Registry
 from aotkern.errors import InputError, IntegrityError, RemoteError, TrustError
 from aotkern.target import Target
-from aotkern.trust import sign, signature_path
+from aotkern.trust import Memory, join, joinable, signature_path
 
 
 def packages(outgoing: Outgoing, *targets: Target, name: str = "pack") -> list[object]:
@@ -72,9 +72,10 @@ def test_signing_later_changes_no_bundle(host: str, outgoing: Outgoing) -> None:
     remote = at(host, "flow/later:v1")
     push(remote, packages(outgoing, GFX942))
     before = pull(remote, Wanted(GFX942), outgoing.into, TRUST, NOW)
-    sign(outgoing.path(), key(2), None, (), 0)
-    push(remote, packages(outgoing, GFX942))
     both = trust(key_table("a", key(1)), key_table("b", key(2)), rule_table("a b", threshold=2))
+    (offered,) = joinable(outgoing.path(), both, NOW)
+    join(outgoing.path(), key(2), both, NOW, offered.statement.id)
+    push(remote, packages(outgoing, GFX942))
     after = pull(remote, Wanted(GFX942), outgoing.into, both, NOW)
     assert (after.changed, after.digest) == (False, before.digest)
 
@@ -354,3 +355,23 @@ def test_a_disk_that_takes_no_more(served: FakeRegistry, fake: tuple[object, str
     done = subprocess.run([sys.executable, "-c", code, *pull_it], capture_output=True, text=True, check=False)
     assert (done.returncode, "File too large" in done.stderr) == (2, True), done.stderr
     assert [name for name in names(outgoing.into) if not name.endswith(".part")] == []
+
+
+def test_an_older_release_is_refused_though_the_delivered_files_are_gone(host: str, outgoing: Outgoing) -> None:
+    memory = Memory(outgoing.folder / "state" / "accepted.json")
+    remote = at(host, "flow/rollback:v1")
+    outgoing.make(sequence=3)
+    push(remote, packages(outgoing, GFX942))
+    old = pull(remote, Wanted(GFX942), outgoing.into, TRUST, NOW, memory=memory)
+    outgoing.make(GFX942, "pack", "newer", 7)
+    push(remote, packages(outgoing, GFX942))
+    pull(remote, Wanted(GFX942), outgoing.into, TRUST, NOW, memory=memory)
+    # Whoever can write the folder takes both files away and delivers the older release.
+    for path in outgoing.into.iterdir():
+        path.unlink()
+    outgoing.make(sequence=3)
+    push(remote, packages(outgoing, GFX942))
+    with pytest.raises(TrustError, match="at least 7, found 3, an older release"):
+        pull(remote, Wanted(GFX942), outgoing.into, TRUST, NOW, memory=memory)
+    assert not old.path.exists()
+    assert pull(remote, Wanted(GFX942), outgoing.into, TRUST, NOW, memory=memory, older=True).changed
