@@ -8,18 +8,25 @@ The bytes that are returned are the bytes that were hashed: they are in memory, 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from aotkern.digest import Digest
+from aotkern.distribution.patience import ANSWER_SECONDS, seconds_for, within
 from aotkern.distribution.remote import Piece
 from aotkern.errors import InputError, IntegrityError, RemoteError
 
 ATTEMPTS = 5
-"""How often in a row a connection may end without a new byte before we give up."""
+"""How often in a row a connection may end without progress before we give up."""
+PROGRESS = 64 << 10
+"""Bytes that count as progress of one connection: a remote that ends each after a byte is as good as none."""
+PAUSE = 0.2
+"""Seconds before a connection is tried again; doubled each time."""
 
 
 def small(piece: Piece, limit: int) -> bytes:
@@ -30,12 +37,16 @@ def small(piece: Piece, limit: int) -> bytes:
         RemoteError: It did not arrive.
     """
     _bounded(piece, limit)
-    data = bytearray()
-    for chunk in piece.read(0):
-        data += chunk
-        if len(data) > piece.size:
-            break
-    return _hashed(piece, bytes(data))
+
+    def read() -> bytes:
+        data = bytearray()
+        for chunk in piece.read(0):
+            data += chunk
+            if len(data) > piece.size:
+                break
+        return bytes(data)
+
+    return _hashed(piece, within(ANSWER_SECONDS, piece.where, read))
 
 
 def fetch(piece: Piece, folder: Path, file: str, limit: int) -> bytes:
@@ -49,13 +60,17 @@ def fetch(piece: Piece, folder: Path, file: str, limit: int) -> bytes:
 
     Raises:
         IntegrityError: It is larger, has more bytes than the remote said, or another digest. The part is gone then.
-        RemoteError: The connection ended too often; the part is kept for the next time.
-        InputError: The folder cannot be written.
+        RemoteError: The connection ended too often, or it took too long; the part is kept for the next time.
+        InputError: The folder cannot be written, or another process does not come to an end with the same file.
     """
     _bounded(piece, limit)
+    return within(seconds_for(piece.size), piece.where, lambda: _fetch(piece, folder, file))
+
+
+def _fetch(piece: Piece, folder: Path, file: str) -> bytes:
     part = folder / f".{file}.{piece.digest.short if piece.digest else 'unnamed'}.part"
     try:
-        with _locked(part) as handle:
+        with _locked(part, seconds_for(piece.size)) as handle:
             resumed = handle.seek(0, os.SEEK_END) > 0
             try:
                 data = _complete(piece, handle)
@@ -96,9 +111,10 @@ def _complete(piece: Piece, handle: BinaryIO) -> bytes:
             if handle.tell() < piece.size:
                 raise RemoteError.one(piece.where, f"{piece.size} bytes", f"an end after {handle.tell()}")
         except RemoteError:
-            failures = failures + 1 if handle.tell() == at else 0
+            failures = failures + 1 if handle.tell() < at + PROGRESS else 0
             if failures == ATTEMPTS:
                 raise
+            time.sleep(PAUSE * 2**failures)
     handle.seek(0)
     return _hashed(piece, handle.read(piece.size + 1))
 
@@ -113,12 +129,13 @@ def _hashed(piece: Piece, data: bytes) -> bytes:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[BinaryIO]:
+def _locked(path: Path, seconds: float) -> Iterator[BinaryIO]:
     """The part file, ours alone. A link in its place is not followed."""
+    deadline = time.monotonic() + seconds
     while True:
         handle = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "rb+")
         with handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            _lock(handle, path, deadline)
             # Whoever had the lock before us may have removed the file: then this lock is on nothing.
             try:
                 same = os.path.samestat(os.fstat(handle.fileno()), path.lstat())
@@ -127,3 +144,16 @@ def _locked(path: Path) -> Iterator[BinaryIO]:
             if same:
                 yield handle
                 return
+
+
+def _lock(handle: BinaryIO, path: Path, deadline: float) -> None:
+    while True:
+        try:
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+        if time.monotonic() > deadline:
+            found = "a lock that another process has not given back"
+            raise InputError.one(str(path), "a download that is ours alone", found)
+        time.sleep(0.1)

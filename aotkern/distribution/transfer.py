@@ -11,6 +11,7 @@ from aotkern import bundle as bundles
 from aotkern.bundle import Bundle
 from aotkern.digest import Digest
 from aotkern.distribution import download
+from aotkern.distribution.patience import ANSWER_SECONDS, within
 from aotkern.distribution.remote import Offer, Package, Remote, Wanted, checked_name, file_name
 from aotkern.errors import InputError, IntegrityError, ProblemsError
 from aotkern.trust import Approval, Memory, Trust, dsse, require, require_file, signature_path
@@ -94,7 +95,7 @@ def pull(
         IntegrityError: What arrived is not a sound bundle for the target.
         InputError: The folder cannot be written.
     """
-    offer = remote.find(wanted)
+    offer = within(ANSWER_SECONDS, str(wanted.target), lambda: remote.find(wanted))
     path = folder / file_name(offer.name, wanted.target)
     signatures = download.small(offer.signatures, dsse.MAX_BYTES) if offer.signatures else None
     try:

@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING
 import pytest
 from vouching import GFX942, GFX950, NOW
 
+from aotkern.distribution import download
 from aotkern.target import Target
 
 if TYPE_CHECKING:
     from registries import FakeRegistry, Outgoing
 
     from aotkern.distribution import Pulled
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that ended is tried again at once."""
+    monkeypatch.setattr(download, "PAUSE", 0.0)
 
 
 @pytest.fixture
