@@ -222,7 +222,7 @@ class Bundle:
         problems: list[Problem] = []
         form = Fields(header, f"{where}: header", ("manifest", "blocks", "provenance"), problems)
         text, *blocks = (_block(row) for row in (form.row("manifest", 4), *form.rows("blocks", 4)))
-        provenance = form.texts("provenance")
+        provenance = form.texts("provenance", plain=True)
         if problems:
             raise IntegrityError(problems)
         # 2. The sizes, before anything is allocated by them.

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from aotkern.escape import visible
+
 _Self = TypeVar("_Self", bound="ProblemsError")
 
 
@@ -32,7 +34,7 @@ class Problem:
     found: str
 
     def __str__(self) -> str:
-        return f"{self.where}: expected {self.expected}, found {self.found}"
+        return visible(f"{self.where}: expected {self.expected}, found {self.found}")
 
 
 class ProblemsError(AotkernError):

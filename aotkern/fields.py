@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from aotkern.errors import InputError, Problem
+from aotkern.escape import is_plain
 
 _Value = TypeVar("_Value")
 
@@ -107,11 +108,16 @@ class Fields:
         self._note(name, "a text", repr(value)[:100])
         return ""
 
-    def texts(self, name: str) -> dict[str, str]:
-        """An object whose values are texts."""
+    def texts(self, name: str, *, plain: bool = False) -> dict[str, str]:
+        """An object whose values are texts; `plain` ones are fit to be shown in one line, and so are their names."""
         value = self._values.get(name, {})
         if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
-            return value
+            steering = [text for pair in value.items() for text in pair if plain and not is_plain(text)]
+            if not steering:
+                return value
+            expected = "texts without control characters, in one line each"
+            self._note(name, expected, ascii(steering[0])[:100])
+            return {}
         self._note(name, "an object of texts", repr(value)[:100])
         return {}
 

@@ -216,8 +216,8 @@ class Manifest:
         )
         manifest = cls(
             target=form.parsed("target", Target.parse) or _NOWHERE,
-            toolchain=form.texts("toolchain"),
-            environment=form.texts("environment"),
+            toolchain=form.texts("toolchain", plain=True),
+            environment=form.texts("environment", plain=True),
             options={name: _options(row) for name, row in form.objects("options").items()},
             kernels=tuple(map(_kernel, form.items("kernels", ("name", "parameters", "source")))),
             objects=objects,

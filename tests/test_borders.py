@@ -326,4 +326,11 @@ def test_help_imports_no_command(tmp_path):
     assert code == 0
     assert "Commands" in output
     used = {name for name in imported if inside(name, ("aotkern",))}
-    assert used == {"aotkern", "aotkern.cli", "aotkern.cli.commands", "aotkern.cli.lazy", "aotkern.errors"}
+    assert used == {
+        "aotkern",
+        "aotkern.cli",
+        "aotkern.cli.commands",
+        "aotkern.cli.lazy",
+        "aotkern.errors",
+        "aotkern.escape",
+    }

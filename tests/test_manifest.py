@@ -11,6 +11,7 @@ from aotkern import canonical
 from aotkern.codeobject import CodeObject
 from aotkern.digest import Digest
 from aotkern.errors import InputError, IntegrityError
+from aotkern.escape import visible
 from aotkern.manifest import KernelEntry, Launch, Manifest, VariantEntry, options_name
 from aotkern.spec import Constant, Fixed, Group, Parameter, Runtime, VariantKey
 
@@ -81,7 +82,8 @@ LAUNCHES = st.builds(
     st.booleans(),
     *(st.integers(0, 1 << 39),) * 4,
 )
-TEXTS = st.dictionaries(st.text(min_size=1, max_size=8), st.text(max_size=8), max_size=3)
+PLAIN = st.text(max_size=8).map(visible)
+TEXTS = st.dictionaries(PLAIN.filter(bool), PLAIN, max_size=3)
 
 
 @st.composite

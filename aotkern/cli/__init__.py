@@ -6,6 +6,8 @@ ends in 0 or 1: a gate that crashed has found nothing and proved nothing.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import sys
 
 _INTERRUPTED = 130  # what shells report for a program that ended by Ctrl-C
@@ -17,17 +19,20 @@ def main() -> None:
 
     from aotkern.cli.commands import aotkern  # noqa: PLC0415
     from aotkern.errors import AotkernError  # noqa: PLC0415
+    from aotkern.escape import visible_text  # noqa: PLC0415
 
     try:
         # Not click's own way out: it ends in 1 for an interrupt, which would read as findings.
         code = aotkern(prog_name="aotkern", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            error.show()
+        sys.stderr.write(visible_text(said.getvalue()))
         sys.exit(2)
     except click.Abort:
         sys.exit(_INTERRUPTED)
     except AotkernError as error:
-        sys.stderr.write(f"aotkern: {error}\n")
+        sys.stderr.write(visible_text(f"aotkern: {error}\n"))
         sys.exit(2)
     except Exception:
         import traceback  # noqa: PLC0415

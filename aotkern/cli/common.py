@@ -13,6 +13,7 @@ import click
 
 from aotkern.audit.findings import Verdict
 from aotkern.errors import Problem, ProblemsError
+from aotkern.escape import visible_text
 from aotkern.target import Target
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -81,11 +82,17 @@ def finish(verdict: Verdict, *, as_json: bool, document: Any, text: str) -> NoRe
 
 def emit(content: str | bytes) -> None:
     """Write to standard output. A reader that has gone (`... | head`) does not change the verdict."""
+    shown = visible_text(content) if isinstance(content, str) else content
     try:
-        click.echo(content, nl=isinstance(content, str))
+        click.echo(shown, nl=isinstance(content, str))
     except BrokenPipeError:
         # Python flushes once more at exit, which must go nowhere instead of failing there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def tell(content: str) -> None:
+    """Write to standard error, for people."""
+    click.echo(visible_text(content), err=True)
 
 
 def problems(found: Iterable[Problem]) -> list[dict[str, str]]:

@@ -16,6 +16,7 @@ from aotkern.cli import common
 from aotkern.codeobject import CodeObject
 from aotkern.digest import Digest
 from aotkern.errors import InputError, IntegrityError, Problem, TrustError
+from aotkern.escape import visible
 from aotkern.manifest import Manifest, VariantEntry
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _verified(name: str, opened: _Opener) -> tuple[tuple[Problem, ...], str, dic
     }
     counts = f"{len(manifest.variants)} variants, {len(manifest.objects)} code objects"
     signers = f", signed by {' and '.join(signed['signers'])} ({signed['sequence']})" if signed else ""
-    line = "" if problems else f"ok {name}: {manifest.target}, {counts}{signers}, {bundle.digest}"
+    line = "" if problems else f"ok {visible(name)}: {manifest.target}, {counts}{signers}, {bundle.digest}"
     return problems, line, facts
 
 
@@ -209,7 +210,8 @@ def _pairs(value: dict[str, Any], indent: str = "") -> str:
         if isinstance(item, dict):
             lines += [f"{indent}{name}:", _pairs(item, indent + "  ")]
         elif name not in ("schema", "verdict"):
-            lines.append(f"{indent}{name}: {json.dumps(item) if isinstance(item, list) else item}")
+            shown = json.dumps(item) if isinstance(item, list) else visible(str(item))
+            lines.append(f"{indent}{name}: {shown}")
     return "\n".join(lines)
 
 

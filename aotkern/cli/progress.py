@@ -7,9 +7,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-import click
-
 from aotkern.build.builder import Step
+from aotkern.cli import common
+from aotkern.escape import visible_text
 
 Tell = Callable[[Step], None]
 
@@ -40,7 +40,8 @@ def _bar(what: str) -> Iterator[Callable[[Step], None]]:
         def tell(step: Step) -> None:
             progress.update(task, completed=step.done, total=step.total)
             if step.error:
-                progress.console.print(f"failed: {step.key}: {step.error}", markup=False, highlight=False)
+                failure = visible_text(f"failed: {step.key}: {step.error}")
+                progress.console.print(failure, markup=False, highlight=False)
 
         yield tell
 
@@ -51,9 +52,9 @@ def _lines(what: str) -> Callable[[Step], None]:
     def tell(step: Step) -> None:
         nonlocal last
         if step.error:
-            click.echo(f"failed: {step.key}: {step.error}", err=True)
+            common.tell(f"failed: {step.key}: {step.error}")
         if time.monotonic() - last >= _LINE_SECONDS or (step.done == step.total and step.seconds):
             last = time.monotonic()
-            click.echo(f"{what}: {step.done} of {step.total} variants", err=True)
+            common.tell(f"{what}: {step.done} of {step.total} variants")
 
     return tell

@@ -122,7 +122,7 @@ class Artifact:
             limit = _LAYER_LIMITS.get(layer.media_type, 0)
             if layer.size > limit:
                 problems.append(Problem(f"{where}.layers", f"at most {limit} bytes", f"{layer.size}"))
-        annotations = form.texts("annotations")
+        annotations = form.texts("annotations", plain=True)
         if problems:
             raise IntegrityError(problems)
         return cls(annotations, layers[0], layers[1] if len(layers) > 1 else None)
@@ -236,6 +236,5 @@ def _descriptors(form: Fields, name: str, problems: list[Problem]) -> tuple[Desc
 def _descriptor(value: object, where: str, problems: list[Problem]) -> Descriptor:
     form = _form(value, where, ("mediaType", "digest", "size"), ("artifactType", "annotations"), problems)
     digest = form.parsed("digest", Digest.parse) or Digest("")
-    return Descriptor(
-        form.text("mediaType"), digest, form.count("size"), form.label("artifactType"), form.texts("annotations")
-    )
+    annotations = form.texts("annotations", plain=True)
+    return Descriptor(form.text("mediaType"), digest, form.count("size"), form.label("artifactType"), annotations)

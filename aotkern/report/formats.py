@@ -8,6 +8,7 @@ from pathlib import Path
 
 from aotkern.audit.outcome import GateReport
 from aotkern.errors import InputError
+from aotkern.escape import visible_text
 from aotkern.report import coverage, html, jit_machine, jit_page, junit, machine, markdown, replay, sarif, text
 
 Render = Callable[[GateReport], str]
@@ -17,11 +18,11 @@ SHOWN_BY = (coverage, jit_machine, jit_page, replay)
 
 
 def _json(report: GateReport) -> str:
-    return json.dumps(machine.gate(report), indent=2, ensure_ascii=False) + "\n"
+    return visible_text(json.dumps(machine.gate(report), indent=2, ensure_ascii=False)) + "\n"
 
 
 def _text(report: GateReport) -> str:
-    return text.gate(report) + "\n"
+    return visible_text(text.gate(report)) + "\n"
 
 
 FORMATS: Mapping[str, Render] = {

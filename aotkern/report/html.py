@@ -12,6 +12,7 @@ from importlib import import_module
 
 from aotkern.audit.outcome import GateReport
 from aotkern.errors import MissingToolError
+from aotkern.escape import visible_text
 from aotkern.report import contributions
 from aotkern.report.page import Page
 
@@ -44,12 +45,22 @@ def render_page(page: Page) -> str:
 
     loader = jinja2.PackageLoader("aotkern.report", "assets")
     environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=loader,
+        autoescape=True,
+        finalize=_shown,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     style, script = (loader.get_source(environment, name)[0] for name in ("page.css", "page.js"))
     environment.globals.update(percent=_percent, number_names=_number_names(page))
     policy = f"default-src 'none'; style-src '{_source(style)}'; script-src '{_source(script)}'; base-uri 'none'"
     return environment.get_template("page.html.j2").render(page=page, style=style, script=script, policy=policy)
+
+
+def _shown(value: object) -> object:
+    """A text that came from elsewhere, with what would steer a reader's terminal written out."""
+    return visible_text(value) if type(value) is str else value
 
 
 def _source(text: str) -> str:

@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 
 from aotkern.audit.findings import Finding, Verdict
 from aotkern.audit.outcome import GateReport, StepResult
+from aotkern.escape import visible_text
 
 # What XML 1.0 cannot hold, not even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -66,4 +67,4 @@ def _element(tag: str, **attributes: str) -> ET.Element:
 
 
 def _clean(text: str) -> str:
-    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)
+    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", visible_text(text))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotkern.audit.findings import Verdict
+from aotkern.escape import visible
 
 JSON = dict[str, Any]
 
@@ -21,7 +22,7 @@ _SHOWN = 40
 
 def table(rows: Sequence[Sequence[object]], right: str = "") -> str:
     """Columns aligned by their widest cell; `right` has an `r` at the position of each right-aligned column."""
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[visible(str(cell)) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))] if cells else []
     lines = (
         "  ".join(

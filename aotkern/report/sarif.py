@@ -18,6 +18,7 @@ from aotkern import __version__
 from aotkern.audit.findings import Finding, Verdict
 from aotkern.audit.outcome import GateReport, StepResult
 from aotkern.audit.places import Place, place_of
+from aotkern.escape import visible_text
 
 JSON = dict[str, Any]
 
@@ -46,7 +47,7 @@ def render(report: GateReport) -> str:
         "results": results,
     }
     document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return visible_text(json.dumps(document, indent=2, ensure_ascii=False)) + "\n"
 
 
 def _result(step: StepResult, finding: Finding, places: Mapping[str, Place], rules: dict[str, JSON]) -> JSON:
@@ -65,14 +66,20 @@ def _result(step: StepResult, finding: Finding, places: Mapping[str, Place], rul
         "ruleId": name,
         "ruleIndex": list(rules).index(name),
         "level": "error",
-        "message": {"text": f"{finding.subject}: {finding.message}"},
+        "message": {"text": _message(f"{finding.subject}: {finding.message}")},
         "locations": [location],
         "partialFingerprints": {"aotkern/v1": _fingerprint(finding)},
     }
 
 
 def _notification(step: StepResult) -> JSON:
-    return {"level": "error", "message": {"text": f"{step.name} {step.subject} could not tell: {step.message}"}}
+    text = _message(f"{step.name} {step.subject} could not tell: {step.message}")
+    return {"level": "error", "message": {"text": text}}
+
+
+def _message(text: str) -> str:
+    """A message in which nothing is an embedded link: SARIF reads `[text](target)` even in plain text."""
+    return text.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
 
 
 def _uri(place: str) -> str:
