@@ -15,8 +15,8 @@ that address. Main tiles are guarded one by one. Extra entries go in full groups
 each peeled into two tiles, and then in at most two guarded tiles.
 
 A NaN in K would poison the row, so lanes that are NaN are read as 0. A compressed cache that only canonical writers
-filled holds none: `TRUST_EXTRA` leaves the scrub out for it. Infinities in K, and whatever is in q, are attended as they
-are: a score of +inf or NaN makes the output of its head NaN, in adaptive launches and others (docs/kernels.md).
+filled holds none: `TRUST_EXTRA` leaves the scrub out for it. Infinities in K, and whatever is in q, are attended as
+they are: a score of +inf or NaN makes the output of its head NaN, in adaptive launches and others (docs/kernels.md).
 
 With `ADAPTIVE`, a row chooses from its live lengths how many of the `NUM_SPLITS` programs work on it: grid and scratch
 were fixed when a graph was captured, lengths were not. The others only store "no value".

@@ -124,9 +124,7 @@ def test_a_row_of_weightless_entries_is_zero(plan: SplitPlan) -> None:
     assert_alike(found, wanted)
 
 
-@pytest.mark.parametrize(
-    ("design", "plan"), [("gfx942", STATIC), ("gfx950", STATIC), ("gfx950", ADAPTIVE)], ids=str
-)
+@pytest.mark.parametrize(("design", "plan"), [("gfx942", STATIC), ("gfx950", STATIC), ("gfx950", ADAPTIVE)], ids=str)
 def test_sinks_that_are_not_finite(design: str, plan: SplitPlan) -> None:
     """Both designs share the reducer, which keeps upstream's formula: a sum that is no positive number gives 0."""
     sink = torch.linspace(-1, 1, HEADS)
