@@ -32,6 +32,7 @@ BENCHMARKS = {
     "against": "the same commands from another revision of aotkern (--ref)",
     "launch": "a launch: aotkern, Triton, torch's static launcher, the bare driver call (NVIDIA GPU)",
     "cold-start": "a fresh process until all variants are loaded (NVIDIA GPU)",
+    "decode": "decode in both designs against float64 over 40 shapes (NVIDIA GPU)",
     "kernels": "decode in both designs over 40 shapes, beside plain torch (NVIDIA GPU)",
     "serving": "a served workload with the kernels compiled when called, and prebuilt (NVIDIA GPU)",
     "unchanged": "Liger-Kernel's operators by JIT, cold and warm, and prebuilt (NVIDIA GPU)",
@@ -39,7 +40,6 @@ BENCHMARKS = {
 """Each is a module of this folder, with underscores, that has `measure(options) -> Run`."""
 
 SCRIPTS = {
-    "h200_decode.py": "the decode family against float64, 40 shapes, eager and captured graphs",
     "h200_jit_watch.py": "the JIT audit on hits, eight processes",
     "mutations.py": "flipped bits in executed instructions, and what the numerics audit sees of them",
 }

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +15,12 @@ ROOT = Path(__file__).parents[1]
 if str(ROOT) not in sys.path:  # `python benchmarks/NAME.py` puts this folder there, and not the repository
     sys.path.insert(0, str(ROOT))
 
-from aotkern.bench import Measurement, Table, processes  # noqa: E402
+from aotkern.bench import Measurement, Table, observed, processes  # noqa: E402
+from aotkern.bench.observed import Observation  # noqa: E402
 
 MANY = ROOT / "benchmarks" / "many_kernels.py"
+REVISION = "revision.txt"
+"""Beside bundles that are carried to another machine: the git revision of the tree that goes with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,13 @@ def prepared(options: Options) -> Path:
     if options.bundles is None:
         raise NotHereError("needs --bundles FOLDER, made by benchmarks/prepare.py on a machine with the pinned Triton")
     return options.bundles
+
+
+def carried(name: str, options: Options, packages: Iterable[str] = ()) -> Observation:
+    """The observation of a benchmark on a machine that has no repository, only what was carried there."""
+    noted = prepared(options) / REVISION
+    revision = noted.read_text("utf-8").strip() if noted.exists() else None
+    return observed(name, f"{command(name, options)} --bundles FOLDER", packages, revision)
 
 
 def command(name: str, options: Options) -> str:

@@ -1,13 +1,15 @@
 #!/bin/sh
-# Everything that needs an NVIDIA GPU, in one go: the GPU tests, then the benchmarks.
+# Everything that needs an NVIDIA GPU, in one go: the benchmarks, then the GPU tests.
 #
-#     benchmarks/gpu.sh FOLDER RESULTS
+#     benchmarks/gpu.sh FOLDER RESULTS [BENCHMARK ...]
 #
 # FOLDER is what benchmarks/prepare.py made, and liger.*.aotk (see benchmarks/unchanged.py). RESULTS gets a JSON file of
-# each benchmark, the decode family's comparison with float64 (decode.*.json), tests.txt and serve_decode.txt. Nothing is
+# each benchmark; with no benchmark named, all of them run, and tests.txt and serve_decode.txt come too. Nothing is
 # downloaded; aotkern, its run-time dependencies, torch, Triton, pytest and liger-kernel must be importable by python3.
 set -u
 folder=$1 results=$2
+shift 2
+part=$* names=${*:-launch cold-start decode kernels serving unchanged}
 root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 mkdir -p "$results"
@@ -21,12 +23,11 @@ python3 -c 'from aotkern import _fastpath; print("extension:", _fastpath.__file_
 
 status=0
 cd "$root"
-python3 -m benchmarks launch cold-start kernels serving unchanged --bundles "$folder" --json-dir "$results" || status=1
+for name in $names; do # each in a process of its own: what ends one does not end the others
+  python3 -m benchmarks "$name" --bundles "$folder" --json-dir "$results" || status=1
+done
+if [ -n "$part" ]; then exit $status; fi
 if [ -e "$folder/kernels.sm90.aotk" ]; then
-  for design in gfx950 gfx942; do
-    python3 benchmarks/h200_decode.py --launcher "$folder/kernels.sm90.aotk" --design $design \
-      --json "$results/decode.$design.json" | tail -1 || status=1
-  done
   # An installed aotkern brings its kernels under this name.
   site=$(mktemp -d) && ln -s "$root/kernels" "$site/aotkern_kernels"
   PYTHONPATH="$PYTHONPATH:$site" python3 "$root/examples/serve_decode.py" "$folder/kernels.sm90.aotk" --units 132 \

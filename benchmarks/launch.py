@@ -28,19 +28,23 @@ import aotkern
 from aotkern.abi import Layout
 from aotkern.arguments import Pointer
 from aotkern.bench import Bar, Measurement, Row, Run, Table, interleaved, observed, ratios
+from aotkern.bench.observed import Observation
 from aotkern.loader import native
 from benchmarks import common
 from benchmarks.common import Options
 
 BURST = 10
 ROUNDS = 400
-WARM_UP = 30
+"""A multiple of 8, over which eight contenders follow each other equally often."""
+WARM_UP = 32
 BLOCK = 256
 GRID = (16,)
 SIZE = BLOCK * GRID[0]
 HERE = Path(__file__).parent
 
+OVER_BARE, UNDER_TRITON = "over the bare call", "faster than Triton"
 BARE = "bare driver call (C)"
+NAMED = "aotkern bundle[name][grid](...)"
 CHOSEN = "aotkern kernel[grid](...)"
 TRITON = "triton kernel[grid](...)"
 STATIC = "torch static launcher (no choice)"
@@ -167,9 +171,7 @@ def contenders(subject: Subject) -> tuple[dict[str, Callable[[], float]], dict[s
     grid_call = kernel[GRID]
     found = {
         BARE: bare_call(subject),
-        "aotkern bundle[name][grid](...)": by_python(
-            lambda: bundle[subject.name][GRID](*values, BLOCK=BLOCK, num_warps=4)
-        ),
+        NAMED: by_python(lambda: bundle[subject.name][GRID](*values, BLOCK=BLOCK, num_warps=4)),
         CHOSEN: by_python(lambda: kernel[GRID](*values, BLOCK=BLOCK)),
         "aotkern, grid bound beforehand": by_python(lambda: grid_call(*values, BLOCK)),
         "aotkern, grid by a function": by_python(lambda: kernel[subject.grid](*values, BLOCK=BLOCK)),
@@ -217,41 +219,45 @@ def table_of(subject: Subject, rounds: int) -> Table:
     times = interleaved(found, rounds, WARM_UP, before=torch.cuda.synchronize)
     torch.cuda.synchronize()
     rows = [
-        Row(name, (Measurement.of("us", samples, (10, 90, 99)), ratios(samples, times[BARE])))
+        Row(
+            name,
+            (Measurement.of("us", samples, (10, 90, 99)), ratios(samples, times[BARE]), ratios(times[TRITON], samples)),
+        )
         for name, samples in times.items()
     ]
-    rows += [Row(name, (None, None), f"absent: {reason[:200]}") for name, reason in absent.items()]
+    rows += [Row(name, (None, None, None), f"absent: {reason[:200]}") for name, reason in absent.items()]
     title = f"a launch with {len(subject.values)} arguments, {len(subject.bundle[subject.name].variants)} variants"
-    return Table(title, ("contender", "one launch", "over the bare call"), tuple(rows))
+    return Table(title, ("contender", "one launch", OVER_BARE, UNDER_TRITON), tuple(rows))
 
 
-def measured(path: Path, command: str, *, quick: bool = False) -> Run:
-    """All kernels, with what was promised for 16 arguments."""
-    observation = observed("launch", command)
+def measured(path: Path, observation: Observation, *, quick: bool = False) -> Run:
+    """All kernels, with what was promised for 16 arguments, by both forms of the call, in pairs of one round."""
     bundle = aotkern.load(path)
-    tables = tuple(table_of(subject, 20 if quick else ROUNDS) for subject in subjects(bundle))
+    tables = tuple(table_of(subject, 24 if quick else ROUNDS) for subject in subjects(bundle))
     native_launches = sum(sum(bundle[name].counted()[0].values()) for name in ("two", "sixteen", "fifty_eight"))
-    ours, bare, theirs = (common.median(tables[1], name, "one launch") for name in (CHOSEN, BARE, TRITON))
-    bars = (
-        Bar("launch with choice, 16 arguments, over the bare driver call", "x", 1.5, True, round(ours / bare, 4)),
-        Bar("launch with choice, 16 arguments, faster than Triton's", "x", 3, False, round(theirs / ours, 4)),
-    )
+    bars = []
+    for form in (NAMED, CHOSEN):
+        over, faster = (common.median(tables[1], form, column) for column in (OVER_BARE, UNDER_TRITON))
+        bars += [
+            Bar(f"launch of 16 arguments by {form}, over the bare driver call", "x", 1.5, True, over),
+            Bar(f"launch of 16 arguments by {form}, faster than Triton's", "x", 3, False, faster),
+        ]
     note = f"Bursts of {BURST}, the device idle before each; {native_launches} launches went through the C extension."
-    return observation.run(tables, bars, (note,))
+    pairs = "Ratios are medians of those of neighbours in one round, not ratios of medians."
+    return observation.run(tables, bars, (note, pairs), bundles=(path,))
 
 
 def measure(options: Options) -> Run:
     common.needs_gpu()
     folder = common.prepared(options)
-    command = f"{common.command('launch', options)} --bundles FOLDER"
-    return measured(folder / "bench.sm90.aotk", command, quick=options.quick)
+    return measured(folder / "bench.sm90.aotk", common.carried("launch", options), quick=options.quick)
 
 
 def main() -> None:
     from aotkern.report import bench as report
 
     path, out = sys.argv[1:]
-    run = measured(Path(path), "python benchmarks/launch.py bench.sm90.aotk OUT.json")
+    run = measured(Path(path), observed("launch", "python benchmarks/launch.py bench.sm90.aotk OUT.json"))
     Path(out).write_text(run.dumps(), "utf-8")
     print(report.text(run))
 

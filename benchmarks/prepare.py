@@ -2,10 +2,10 @@
 
     python benchmarks/prepare.py FOLDER [--target cuda:90] [--extension] [--decode]
 
-FOLDER then holds `bench.sm90.aotk` and `gpu.sm90.aotk` (the benchmarks' and the GPU tests' kernels); with `--decode`,
-`kernels.sm90.aotk` as well (the kernels that aotkern ships, 220 variants; ten minutes); with `--extension`, what is
-written in C, for a machine without a compiler. Take it to the GPU machine together with the repository, and run
-`benchmarks/gpu.sh FOLDER RESULTS` there.
+FOLDER then holds `bench.sm90.aotk` and `gpu.sm90.aotk` (the benchmarks' and the GPU tests' kernels), and
+`revision.txt`, which names the git revision; with `--decode`, `kernels.sm90.aotk` as well (the kernels that aotkern
+ships, 220 variants; fifteen minutes of processor time); with `--extension`, what is written in C, for a machine without
+a compiler. Take it to the GPU machine together with the repository, and run `benchmarks/gpu.sh FOLDER RESULTS` there.
 """
 
 from __future__ import annotations
@@ -19,6 +19,12 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from aotkern.bench.observed import git_revision  # noqa: E402
+from benchmarks import common  # noqa: E402
+
 SOURCES = {"bench": HERE / "bench_kernels.py", "gpu": ROOT / "tests" / "gpu" / "gpu_kernels.py"}
 
 
@@ -44,6 +50,7 @@ def main() -> None:
     for name, source in sources.items():
         where = ("--name", name, "-t", options.target, "-o", options.folder, "-j", options.jobs)
         subprocess.run([sys.executable, "-m", "aotkern", "build", source, *where], cwd=ROOT, check=True)
+    (options.folder / common.REVISION).write_text(git_revision(ROOT) + "\n", "utf-8")
     if options.extension:
         extension(options.folder)
 

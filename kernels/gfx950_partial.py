@@ -15,7 +15,8 @@ that address. Main tiles are guarded one by one. Extra entries go in full groups
 each peeled into two tiles, and then in at most two guarded tiles.
 
 A NaN in K would poison the row, so lanes that are NaN are read as 0. A compressed cache that only canonical writers
-filled holds none: `TRUST_EXTRA` leaves the scrub out for it.
+filled holds none: `TRUST_EXTRA` leaves the scrub out for it. Infinities in K, and whatever is in q, are attended as
+they are: a score of +inf or NaN makes the output of its head NaN, in adaptive launches and others (docs/kernels.md).
 
 With `ADAPTIVE`, a row chooses from its live lengths how many of the `NUM_SPLITS` programs work on it: grid and scratch
 were fixed when a graph was captured, lengths were not. The others only store "no value".
@@ -117,10 +118,19 @@ def _load_query(q, heads, heads_live, STRIDE_H: tl.constexpr):
 
 @triton.jit
 def _store_slice(state, part_m, part_l, part_acc, scratch, heads, heads_live):
-    """Store a running softmax at `scratch` plus each head: the maximum in the natural domain, the sums as they are."""
+    """Store a running softmax at `scratch` plus each head, so that the reducer loses nothing of it.
+
+    The reducer takes m = -FLT_MAX for "no entry", and a sum of denominators that is NaN for "no entry in any slice".
+    So -FLT_MAX stands only where nothing was gathered: an entry whose score is -inf weighs nothing, but its infinite
+    lanes make NaN of acc, which is kept. And a NaN denominator, behind which all of acc is NaN, is stored as 1 with a
+    maximum above every score: the output is NaN then.
+    """
     m, l, acc0, acc1, acc2, acc3 = state
-    tl.store(part_m + scratch + heads, tl.where(l > 0.0, m * LN2, NEG), mask=heads_live)
-    tl.store(part_l + scratch + heads, l, mask=heads_live)
+    gathered = (l != 0.0) | (tl.sum(acc0 + acc1 + acc2 + acc3, 1) != 0.0)
+    broken = l != l
+    natural_m = tl.where(gathered, m * LN2, NEG)
+    tl.store(part_m + scratch + heads, tl.where(broken, -NEG, natural_m), mask=heads_live)
+    tl.store(part_l + scratch + heads, tl.where(broken, 1.0, l), mask=heads_live)
     base = part_acc + scratch * _HEAD_DIM
     at = heads[:, None] * _HEAD_DIM + tl.arange(0, _CHUNK)[None, :]
     tl.store(base + at, acc0, mask=heads_live[:, None])
@@ -174,7 +184,8 @@ def decode_partial_gfx950(
         extra_cache: uint8 pages of compressed records.
         extra_indices: int32, as for main; not read unless HAS_EXTRA.
         extra_indptr: int32 [rows + 1].
-        part_m: fp32 [rows, NUM_SPLITS, HEADS], contiguous; -FLT_MAX where the slice holds no entry.
+        part_m: fp32 [rows, NUM_SPLITS, HEADS], contiguous; -FLT_MAX where the slice holds no entry, FLT_MAX where
+            it is NaN.
         part_l: fp32 [rows, NUM_SPLITS, HEADS].
         part_acc: fp32 [rows, NUM_SPLITS, HEADS, 512]; not written by programs that have no work to share.
         main_rows: Slots of the main cache; others are invalid.

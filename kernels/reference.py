@@ -8,6 +8,11 @@ For a query row with heads h and its valid entries e, main entries first and the
 K and V are the same latent rows. A row without valid entries has the output 0, with or without a sink. The sums are
 taken relative to the largest term, as anyone would.
 
+Numbers that are not finite: lanes of k that are NaN are read as 0. A score of +inf or NaN makes the output of its head
+NaN. A score of -inf weighs nothing, but 0 times an infinite lane is NaN in that lane; where every score is -inf there
+is nothing to divide by, and the output is 0. A sink of +inf takes all the weight: the output is 0. A sink of NaN makes
+it NaN.
+
 `partial` and `reduce` are the same in two steps, with the numbers that the split kernels keep in scratch.
 
 Plain NumPy on bytes: nothing here shares code with the kernels, in particular not the decoding of records.
@@ -31,6 +36,8 @@ Ints = NDArray[np.int32]
 
 NEG: Final = float(np.finfo(np.float32).min)
 """What the kernels store as the maximum of nothing."""
+_LEAST: Final = float(np.nextafter(NEG, 0.0))
+"""The least maximum of something: scores of -inf only."""
 
 
 def fp8_value(byte: int, *, fnuz: bool) -> float:
@@ -161,14 +168,32 @@ def attend(call: Call) -> Floats:
     out = np.zeros_like(call.q)
     for row, q in enumerate(call.q):
         k = np.concatenate([segment.latent(segment.entries(row)) for segment in call.segments])
-        if not len(k):
-            continue
-        scores = call.scale * q @ k.T
-        sink = np.full(len(q), -np.inf) if call.sink is None else call.sink
-        largest = np.maximum(scores.max(axis=1), sink)
-        weights = np.exp(scores - largest[:, None])
-        out[row] = weights @ k / (weights.sum(axis=1) + np.exp(sink - largest))[:, None]
+        if len(k):
+            m, l, acc = _attended(call.scale, q, k)
+            out[row] = _merged(m[None], l[None], acc[None], call.sink)
     return out
+
+
+def _attended(scale: float, q: Floats, k: Floats) -> tuple[Floats, Floats, Floats]:
+    """Maximum [heads], denominator [heads] and numerator [heads, 512] of at least one entry."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        scores = scale * q @ k.T
+        largest = scores.max(axis=1, initial=_LEAST)
+        weights = np.exp(scores - largest[:, None])
+        return largest, weights.sum(axis=1), weights @ k
+
+
+def _merged(m: Floats, l: Floats, acc: Floats, sink: Floats | None) -> Floats:
+    """The output [heads, 512] of slices [slices, heads] and [slices, heads, 512], each of which holds an entry."""
+    none = np.full(m.shape[1], -np.inf)
+    logit = none if sink is None else sink
+    with np.errstate(invalid="ignore", over="ignore"):
+        largest = np.maximum(m.max(axis=0), logit)
+        weights = np.exp(m - largest)
+        total = (weights * l).sum(axis=0) + np.exp(logit - largest)
+        weighed = (weights[..., None] * acc).sum(axis=0) / np.where(total == 0, 1.0, total)[:, None]
+    nothing_weighed = (total == 0) | (logit == np.inf)
+    return np.where(nothing_weighed[:, None], 0.0, weighed)
 
 
 def partial(call: Call, splits: int) -> Partial:
@@ -179,26 +204,25 @@ def partial(call: Call, splits: int) -> Partial:
     acc = np.zeros((rows, splits, heads, layout.HEAD_DIM))
     for row, split, k in _slices(call, splits):
         if len(k):
-            scores = call.scale * call.q[row] @ k.T
-            m[row, split] = scores.max(axis=1)
-            weights = np.exp(scores - m[row, split][:, None])
-            l[row, split] = weights.sum(axis=1)
-            acc[row, split] = weights @ k
+            m[row, split], l[row, split], acc[row, split] = _attended(call.scale, call.q[row], k)
     return Partial(m, l, acc)
 
 
 def reduce(partials: Partial, sink: Floats | None = None) -> Floats:
-    """The second step: the output [rows, heads, 512] from what the slices left; empty slices are skipped, not read."""
-    with np.errstate(invalid="ignore"):
-        live = partials.m > NEG
-    m = np.where(live, partials.m, NEG)
-    largest = m.max(axis=1) if sink is None else np.maximum(m.max(axis=1), sink)
-    weights = np.where(live, np.exp(m - largest[:, None]), 0.0)
-    total = np.where(live, weights * partials.l, 0.0).sum(axis=1)
-    numerator = np.where(live[..., None], weights[..., None] * partials.acc, 0.0).sum(axis=1)
-    if sink is not None:
-        total = total + np.exp(sink - largest)
-    return np.where(total[..., None] > 0, numerator / np.maximum(total, 1e-30)[..., None], 0.0)
+    """The second step: the output [rows, heads, 512] from what the slices left.
+
+    A slice whose maximum is `NEG` holds no entry, and what else it left is not read. All others count, whatever they
+    hold: NaN stays NaN.
+    """
+    rows, _, heads, dim = partials.acc.shape
+    out = np.zeros((rows, heads, dim))
+    for row in range(rows):
+        for head in range(heads):
+            held = partials.m[row, :, head] != NEG
+            if held.any():
+                parts = (part[row, held, head][:, None] for part in (partials.m, partials.l, partials.acc))
+                out[row, head] = _merged(*parts, None if sink is None else sink[head : head + 1])[0]
+    return out
 
 
 def _slices(call: Call, splits: int) -> Iterator[tuple[int, int, Floats]]:

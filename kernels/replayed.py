@@ -1,8 +1,9 @@
 """A server on paper: the launches that one decode layer of each kind makes in a step, for replays of a workload.
 
-Tensors have shapes, strides and dtypes and nothing in them: on torch's `meta` device they take no memory at all, on a
-GPU they are zeros, which the kernels take for empty rows. Every launch goes through the family's own host code, so that
-a replay asks for exactly the variants that serving asks for.
+On torch's `meta` device tensors have shapes, strides and dtypes and nothing in them. On a GPU attention has work to do:
+caches hold finite records, queries are random, and every row has as many entries as a request of `positions` positions
+has, at random slots; what is written are zeros, into a slot of its own for each token. Every launch goes through the
+family's own host code, so that a replay asks for exactly the variants that serving asks for.
 
 Simulated are the writers of all caches, the indexer gather of prompts, the packing of index rows, and decode attention;
 attention over prompts, the indexer's logits and its top-k are no part of this family.
@@ -30,6 +31,8 @@ C4A_RATIO: Final = 4
 C128A_RATIO: Final = 128
 _STATE_BLOCK: Final = {C4A_RATIO: 4, C128A_RATIO: 8}
 _EPS: Final = 1e-6
+_FINITE: Final = 112
+"""Bytes below are finite numbers as fp8 of either dialect and as halves of bf16, and scales of at most 2^-16."""
 
 
 class Chunk(Protocol):
@@ -70,6 +73,7 @@ class Settings:
         model_length: Most positions of a request.
         blocks: Blocks of the model's cache manager.
         requests: Most requests at a time.
+        positions: Of a request whose rows are attended to; only a GPU sees them.
     """
 
     arch: str
@@ -81,6 +85,16 @@ class Settings:
     model_length: int
     blocks: int
     requests: int
+    positions: int = 9216
+
+    @property
+    def entries(self) -> dict[str, int]:
+        """Entries of a row, by kind of layer."""
+        return {
+            "main": min(layout.SLIDING_WINDOW, self.positions),
+            "c4a": min(self.topk, self.positions // C4A_RATIO),
+            "c128a": self.positions // C128A_RATIO,
+        }
 
     @property
     def all_entries(self) -> int:
@@ -101,6 +115,7 @@ class Server:
 
     def __init__(self, launcher: Launcher, like: torch.Tensor, settings: Settings) -> None:
         self._launcher, self._like, self._settings = launcher, like, settings
+        self._holds_data = like.device.type == "cuda"
         # The fp8 dialect follows the chip, the design follows the arm.
         dialect = Platform.of(settings.arch, settings.compute_units).fnuz_main
         design = "gfx942" if settings.design == "gfx942" else "gfx950"
@@ -140,17 +155,24 @@ class Server:
         """A paged cache with padded pages, as its kernels see it."""
         stride = layout.page_stride(block_size) if record == layout.RECORD_BYTES else block_size * record
         pool = self._zeros(self._settings.blocks, stride, dtype="uint8")
+        if self._holds_data:
+            pool.random_(0, _FINITE)
         return pool.as_strided((self._settings.blocks, block_size, record), (stride, record, 1))
 
     def _packed(self, name: str, rows: int) -> Ragged:
         dense = self._zeros(rows, self._widths[name], dtype="int32")
         lengths = self._zeros(rows, dtype="int32")
         cache = {"main": self._main, "c4a": self._c4a, "c128a": self._c128a}[name]
+        if self._holds_data:
+            dense.random_(0, cache.shape[0] * cache.shape[1])
+            lengths.fill_(self._settings.entries[name])
         return pack_rows(self._launcher, dense, lengths, num_rows=cache.shape[0] * cache.shape[1])
 
     def _decode(self, rows: int, *, captured: bool) -> None:
         """Attention of one layer of each kind: window only, top entries, all entries."""
         q = self._zeros(rows, self._settings.heads, layout.HEAD_DIM, dtype="bfloat16")
+        if self._holds_data:
+            q.normal_(0, 0.125)
         sink = self._zeros(self._settings.heads)
         views = {name: self._packed(name, rows) for name in self._widths}
         if captured:
@@ -179,6 +201,8 @@ class Server:
         """Fresh rows into the main cache, and the compressor of both ratios with its indexer keys."""
         tokens = step.tokens
         long = {name: self._zeros(tokens, dtype="int64") for name in ("slots", "positions", "state_slots")}
+        if self._holds_data:
+            long["slots"].copy_(long["slots"].new_ones(tokens).cumsum(0))
         kv = self._zeros(tokens, layout.HEAD_DIM, dtype="bfloat16")
         rotation = (long["positions"], self._cos_sin)
         write.write_main_cache(

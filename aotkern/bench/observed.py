@@ -12,18 +12,21 @@ from pathlib import Path
 
 import aotkern
 from aotkern.bench.record import Bar, Machine, Run, Table
+from aotkern.bundle import Bundle
 
 PACKAGES = ("triton", "torch", "numpy", "zstandard")
 """Whose versions every run names, where they are installed."""
 
 _CPUINFO = Path("/proc/cpuinfo")
+_ROOT = Path(aotkern.__file__).parents[1]
+_RESULTS = ("audits/benchmarks", "docs", "README.md")
 
 
 class Observation:
     """The state of the machine when a benchmark began; `run` makes the record of it."""
 
-    def __init__(self, benchmark: str, command: str, packages: Iterable[str]) -> None:
-        self._benchmark, self._command = benchmark, command
+    def __init__(self, benchmark: str, command: str, packages: Iterable[str], revision: str) -> None:
+        self._benchmark, self._command, self._revision = benchmark, command, revision
         self._began = time.time()
         self._load = os.getloadavg()[0]
         self._machine, self._versions = machine(), versions((*PACKAGES, *packages))
@@ -34,6 +37,7 @@ class Observation:
         bars: Iterable[Bar] = (),
         notes: Iterable[str] = (),
         versions: Mapping[str, str] | None = None,
+        bundles: Iterable[Path] = (),
     ) -> Run:
         """The record of the benchmark, which ends now.
 
@@ -42,6 +46,7 @@ class Observation:
             bars: What was promised, with what was measured of it.
             notes: What a reader must know to understand the figures.
             versions: Further versions, by name.
+            bundles: Files of the bundles that took part.
         """
         return Run(
             benchmark=self._benchmark,
@@ -54,18 +59,42 @@ class Observation:
             tables=tuple(tables),
             bars=tuple(bars),
             notes=tuple(notes),
+            revision=self._revision,
+            bundles=tuple(sorted((path.name, str(Bundle.open(path).manifest.digest)) for path in bundles)),
         )
 
 
-def observed(benchmark: str, command: str, packages: Iterable[str] = ()) -> Observation:
+def observed(benchmark: str, command: str, packages: Iterable[str] = (), revision: str | None = None) -> Observation:
     """Note the state of the machine before a benchmark.
 
     Args:
         benchmark: Its name, which is that of its file of results: letters, digits and dashes.
         command: How to run it again, as one would type it, without the paths of one machine.
         packages: Whose versions matter beside `PACKAGES`.
+        revision: The git revision of what is measured; that of this aotkern's own repository without it.
     """
-    return Observation(benchmark, command, packages)
+    return Observation(benchmark, command, packages, git_revision(_ROOT) if revision is None else revision)
+
+
+def git_revision(root: Path) -> str:
+    """The revision that is checked out in `root`, with `+changes` where code differs from it.
+
+    Empty where `root` is no repository. Results, and pages that are made from them, are no code.
+    """
+    if not (root / ".git").exists():
+        return ""
+    apart = [f":(exclude){name}" for name in _RESULTS]
+    try:
+        commit = _git(root, "rev-parse", "HEAD")
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", ".", *apart)
+    except (OSError, subprocess.CalledProcessError, subprocess.TimeoutExpired):
+        return ""
+    return f"{commit}+changes" if changed else commit
+
+
+def _git(root: Path, *words: str) -> str:
+    done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout.strip()
 
 
 def machine() -> Machine:

@@ -18,7 +18,7 @@ from aotkern.canonical import loads
 from aotkern.errors import InputError, IntegrityError, Problem
 from aotkern.fields import Fields
 
-SCHEMA = "aotkern.bench/1"
+SCHEMA = "aotkern.bench/2"
 Cell: TypeAlias = Measurement | str | None
 """A measurement, a word, or nothing where there is nothing to measure."""
 
@@ -137,6 +137,9 @@ class Run:
         tables: What was measured.
         bars: What was promised.
         notes: What a reader must know to understand the figures.
+        revision: The git revision of the code that was measured, with `+changes` behind it where files differed from
+            it; empty where it was not in a repository.
+        bundles: What was loaded, by file name: the digest of its manifest, which names every code object.
     """
 
     benchmark: str
@@ -149,6 +152,8 @@ class Run:
     tables: tuple[Table, ...]
     bars: tuple[Bar, ...] = ()
     notes: tuple[str, ...] = ()
+    revision: str = ""
+    bundles: tuple[tuple[str, str], ...] = ()
 
     def table(self, title: str) -> Table:
         """The table of this title.
@@ -185,6 +190,8 @@ class Run:
             ],
             "bars": [_bar_json(bar) for bar in self.bars],
             "notes": list(self.notes),
+            "revision": self.revision,
+            "bundles": dict(self.bundles),
         }
 
     def dumps(self) -> str:
@@ -242,6 +249,8 @@ class Run:
             tables=tuple(_table(table, problems) for table in form.items("tables", ("title", "columns", "rows"))),
             bars=tuple(_bar(bar, problems) for bar in form.items("bars", (*_BAR, "met"))),
             notes=form.labels("notes"),
+            revision=form.label("revision"),
+            bundles=tuple(sorted(form.texts("bundles").items())),
         )
         if problems:
             raise IntegrityError(problems)
@@ -252,6 +261,7 @@ _MACHINE = ("processor", "cores", "memory", "gpu", "driver")
 _BAR = ("what", "unit", "bound", "at_most", "measured", "why")
 _RUN = (
     "schema", "benchmark", "command", "date", "load", "seconds", "machine", "versions", "tables", "bars", "notes",
+    "revision", "bundles",
 )  # fmt: skip
 
 

@@ -32,26 +32,41 @@ def interleaved(
 ) -> dict[str, tuple[float, ...]]:
     """The samples of each alternative, in the order of the rounds.
 
-    In each round everyone has one turn. Each round begins with another one, and every second one goes backwards, so
-    that no alternative always runs after the same other one.
+    In each round everyone has one turn, in the order that `turns` says: over a whole cycle of rounds everyone begins as
+    often as everyone else, and follows everyone else equally often. What an alternative leaves behind (a cache that is
+    full of its data, a clock that it raised) then meets all of them alike. Where even that would tell them apart,
+    `before` puts the machine into the same state.
 
     Args:
         alternatives: By name.
-        rounds: Samples of each.
+        rounds: Samples of each; a multiple of `len(turns(len(alternatives)))` for a balanced order.
         warm_up: Rounds before those, whose samples are thrown away.
-        before: Called before each turn, outside of what is measured: a device is made idle, say.
+        before: Called before each turn, outside of what is measured: a device is made idle, its cache overwritten.
     """
     names = list(alternatives)
+    cycle = turns(len(names))
     found: dict[str, list[float]] = {name: [] for name in names}
-    for index in range(warm_up + rounds):
-        first = index % len(names) if names else 0
-        order = names[first:] + names[:first]
-        for name in order[::-1] if index % 2 else order:
+    for index in range(-warm_up, rounds):
+        for place in cycle[index % len(cycle)]:
             before()
-            sample = alternatives[name]()
-            if index >= warm_up:
-                found[name].append(sample)
+            sample = alternatives[names[place]]()
+            if index >= 0:
+                found[names[place]].append(sample)
     return {name: tuple(samples) for name, samples in found.items()}
+
+
+def turns(count: int) -> tuple[tuple[int, ...], ...]:
+    """Orders of 0 to `count` - 1, in which each number follows each other one equally often, and begins equally often.
+
+    A Latin square of Williams: `count` orders where that is even, twice as many, each also backwards, where it is odd.
+    """
+    if count < 2:
+        return (tuple(range(count)),)
+    zigzag = [(place + 1) // 2 if place % 2 else -(place // 2) for place in range(count)]
+    square = [tuple((number + shift) % count for number in zigzag) for shift in range(count)]
+    if count % 2 == 0:
+        return tuple(square)
+    return tuple(order for forward in square for order in (forward, forward[::-1]))
 
 
 def ratios(over: Sequence[float], under: Sequence[float]) -> Measurement:

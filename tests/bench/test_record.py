@@ -53,7 +53,7 @@ def test_a_text_that_looks_like_a_list_stays_as_it_is():
 @pytest.mark.parametrize(
     ("change", "where"),
     [
-        (lambda d: d.update(schema="aotkern.bench/2"), "f.schema"),
+        (lambda d: d.update(schema="aotkern.bench/1"), "f.schema"),
         (lambda d: d["bars"][0].update(met=False), r"f.bars\[0\].met"),
         (lambda d: d["bars"][1].update(met=True), r"f.bars\[1\].met"),
         (lambda d: d["tables"][0]["rows"][0]["cells"].pop(), r"f.tables\[0\].rows\[0\].cells"),

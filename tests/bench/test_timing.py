@@ -1,34 +1,60 @@
 import itertools
+from collections import Counter
 
 import pytest
 
 from aotkern.bench import interleaved, ratios, timed
+from aotkern.bench.timing import turns
 from aotkern.errors import InputError
 
 
 def test_alternatives_take_turns_and_the_warm_up_is_thrown_away():
-    turns, clock, waited = [], itertools.count(), []
+    taken, clock, waited = [], itertools.count(), []
 
     def sampler(name):
         def sample():
-            turns.append(name)
+            taken.append(name)
             return next(clock)
 
         return sample
 
-    found = interleaved({name: sampler(name) for name in "abc"}, rounds=4, warm_up=2, before=lambda: waited.append(1))
-    rounds = ["".join(turns[place : place + 3]) for place in range(0, 18, 3)]
-    assert rounds == ["abc", "acb", "cab", "cba", "bca", "bac"]
-    assert [len(samples) for samples in found.values()] == [4, 4, 4]
+    found = interleaved({name: sampler(name) for name in "abc"}, rounds=6, warm_up=2, before=lambda: waited.append(1))
+    rounds = ["".join(taken[place : place + 3]) for place in range(0, 24, 3)]
+    assert rounds == ["cab", "bac", "abc", "cba", "bca", "acb", "cab", "bac"]
+    assert [len(samples) for samples in found.values()] == [6, 6, 6]
     assert min(min(samples) for samples in found.values()) == 6  # samples 0 to 5 were the warm-up
-    assert len(waited) == 18
+    assert len(waited) == 24
 
 
-def test_each_follows_each_other_one():
-    turns = []
-    interleaved({name: lambda name=name: turns.append(name) or 0.0 for name in "abc"}, rounds=12)
-    followers = {pair for pair in itertools.pairwise(turns) if pair[0] != pair[1]}
-    assert followers == set(itertools.permutations("abc", 2))
+@pytest.mark.parametrize("count", range(2, 10))
+def test_each_follows_each_other_and_the_begin_of_a_round_equally_often(count):
+    """No alternative runs on what another one left behind more often than its rivals do."""
+    taken = []
+
+    def turn(name):
+        taken[-1].append(name)
+        return 0.0
+
+    names = [str(number) for number in range(count)]
+    rounds = 2 * len(turns(count))
+    state = iter(range(10**6))
+
+    def before():
+        if next(state) % count == 0:
+            taken.append([])
+
+    interleaved({name: lambda name=name: turn(name) for name in names}, rounds, before=before)
+    assert all(sorted(order) == sorted(names) for order in taken)
+    firsts = Counter(order[0] for order in taken)
+    assert set(firsts.values()) == {rounds // count}
+    pairs = Counter(pair for order in taken for pair in itertools.pairwise(order))
+    assert set(pairs) == set(itertools.permutations(names, 2))
+    assert len(set(pairs.values())) == 1
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_one_alternative_has_every_turn(count):
+    assert turns(count) == (tuple(range(count)),)
 
 
 def test_a_sample_is_the_time_of_one_call(monkeypatch):

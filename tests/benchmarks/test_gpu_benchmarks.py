@@ -87,3 +87,95 @@ def test_results_that_differ_from_the_jits_end_the_comparison():
             judged({**ways, "prebuilt": other}, same=same)
     with pytest.raises(SystemExit, match="the runs have different results"):
         judged({**ways, "prebuilt": run(y=torch.tensor([1.0]))}, same=True)
+
+
+def test_a_comparison_is_made_and_counted_once(matrix, monkeypatch):
+    """Each has inputs, a reading and a way of calling of its own; results that do not hold are counted."""
+    from benchmarks import decode as benchmark
+    from kernels.launchers import Platform
+
+    made = []
+    wrong = iter([1.1])
+
+    def decoded(launcher, platform, q, main, extra, *, sink=None, trust_extra=False):
+        lists = main.rows.indices.numpy().tobytes()
+        made.append((q.float().numpy().tobytes(), lists, sink is None, trust_extra, "eager"))
+        inputs = matrix.Inputs(q, main, extra, sink, caches.dense)
+        return matrix.attend(inputs) * next(wrong, 1.0)
+
+    class Graph:
+        def __init__(self, launcher, platform, first, rows, *, trust):
+            self.trust, self.plan = trust, matrix.choose_splits(
+                platform, matrix.checked_call(platform, first.q, first.main, first.extra), adaptive=True
+            )  # fmt: skip
+
+        def replay(self, inputs):
+            lists = inputs.main.rows.indices.numpy().tobytes()
+            made.append((inputs.q.float().numpy().tobytes(), lists, inputs.sink is None, self.trust, "graph"))
+            return matrix.attend(inputs)
+
+    monkeypatch.setattr(matrix, "decode", decoded)
+    monkeypatch.setattr(matrix, "Captured", Graph)
+    caches = matrix.Caches(1024)
+    outcomes = {}
+    for design, each in (("gfx942", 24), ("gfx950", 48)):
+        made.clear()
+        platform = Platform(design, fnuz_main=False, compute_units=132)
+        outcomes[design] = [matrix.run_shape(None, platform, caches, matrix.Shape(1, 4096))]
+        assert len(made) == len(set(made)) == outcomes[design][0].compared == each
+    assert [outcomes[design][0].failed for design in outcomes] == [1, 0]
+    assert [outcomes[design][0].pairs for design in outcomes] == [0, 24]
+    assert outcomes["gfx950"][0].identical == 24
+    found = {bar.what: (bar.measured, bar.met) for bar in benchmark.bars(outcomes)}
+    assert found["gfx942's design against float64: comparisons that do not hold"] == (1, False)
+    assert found["gfx950's design against float64: comparisons that do not hold"] == (0, True)
+    assert found["gfx950's design: readings that differ in a bit"] == (0, True)
+    assert benchmark.summary(outcomes).cell("gfx942", "hold").median == 23
+
+
+def timed_shapes(**slower):
+    """Samples of two shapes: everyone takes 10 us, but for factors of those that are named."""
+    from benchmarks import kernels
+
+    names = {name: name.replace(" ", "_") for name in kernels.CONTENDERS}
+    one = {name: (10.0 * slower.get(short, 1.0),) * kernels.ROUNDS for name, short in names.items()}
+    return {"one": dict.fromkeys(kernels.CONTENDERS, (10.0,) * kernels.ROUNDS), "two": one}
+
+
+def test_every_form_and_the_quickest_of_each_design_have_a_bar():
+    from benchmarks import kernels
+
+    samples = timed_shapes(gfx950_eager=1.2, gfx942_fitted_graph=0.5, gfx950_graph=0.8)
+    compared = kernels.ratios_table(samples, {"one": 5.0, "two": 70.0})
+    found = {bar.what: bar for bar in kernels.bars(compared)}
+    worst = "gfx950 design over gfx942 design, {}, worst shape"
+    assert found[worst.format("eager")].measured == 1.2
+    assert found[worst.format("eager")].why == "1 of 2 shapes above"
+    assert found[worst.format("graph")].measured == 1.0
+    assert found[worst.format("graph")].met
+    assert found[worst.format("quickest form of each")].measured == 1.6  # 8 us over 5 us
+    assert found["of the copy bandwidth at 64 rows, 1M positions"].measured == 70
+    assert kernels.times_table(samples).cell("two", "gfx942 fitted graph").median == 5
+
+
+def test_the_rounds_of_the_kernels_are_whole_cycles():
+    from aotkern.bench.timing import turns
+    from benchmarks import kernels, launch
+
+    assert kernels.ROUNDS % len(turns(len(kernels.CONTENDERS))) == 0
+    assert launch.ROUNDS % len(turns(8)) == 0
+
+
+def test_no_reason_in_words_stands_beside_a_measured_bar():
+    """What is said beside a figure is made from the figures of the same run."""
+    import ast
+    from pathlib import Path
+
+    folder = Path(__file__).parents[2] / "benchmarks"
+    for path in sorted(folder.glob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Bar":
+                said = [*call.args[5:], *(word.value for word in call.keywords if word.arg == "why")]
+                assert not any(isinstance(value, ast.Constant) and value.value for value in said), (path, call.lineno)
+                names = {value.id for value in said if isinstance(value, ast.Name)}
+                assert not {name for name in names if name.isupper()}, (path, call.lineno)
