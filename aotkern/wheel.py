@@ -1,7 +1,7 @@
 """Wheels that hold nothing but bundles: data that pip installs and the loader finds by entry point.
 
     DIST-VERSION-py3-none-any.whl
-        PACKAGE/__init__.py, PACKAGE/NAME.TARGET.aotk, PACKAGE/provenance.json
+        PACKAGE/__init__.py, PACKAGE/NAME.TARGET.aotk, PACKAGE/NAME.TARGET.aotk.sig, PACKAGE/provenance.json
         DIST-VERSION.dist-info/{METADATA,WHEEL,entry_points.txt,licenses/...,RECORD}
 
 The bytes depend on the content alone: entries are sorted, their times are fixed, and nothing is compressed again (code
@@ -11,6 +11,7 @@ objects are compressed in the bundle). Format: https://packaging.python.org/spec
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
 import io
 import json
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aotkern import __version__
-from aotkern.bundle import Bundle
+from aotkern.bundle import SIGNATURE_SUFFIX, Bundle
 from aotkern.errors import InputError, Problem
 from aotkern.lock import file_name
 
@@ -75,28 +76,36 @@ class Project:
         return f"{self.package}-{self.version}-py3-none-any.whl"
 
 
-def wheel(project: Project, bundles: Sequence[Bundle]) -> bytes:
+def wheel(project: Project, bundles: Sequence[Bundle], signatures: Mapping[str, bytes] | None = None) -> bytes:
     """The wheel, as bytes.
 
+    Args:
+        project: What it says of itself.
+        bundles: What it holds.
+        signatures: The signature files of bundles, by the bundle's file name: who installs the wheel can ask for them.
+
     Raises:
-        InputError: There is no bundle, or two of them have the same file name.
+        InputError: There is no bundle, two of them have the same file name, or a signature file is about none.
     """
     names = [file_name(bundle) for bundle in bundles]
     if not bundles or len(set(names)) != len(names):
         raise InputError.one("bundles", "one or more, with different file names", ", ".join(names) or "none")
+    beside = {f"{name}{SIGNATURE_SUFFIX}": data for name, data in (signatures or {}).items() if name in names}
+    if len(beside) != len(signatures or {}):
+        raise InputError.one("signatures", f"signatures of {', '.join(names)}", ", ".join(signatures or {}))
     info = f"{project.package}-{project.version}.dist-info"
     files: dict[str, bytes] = {
         f"{project.package}/__init__.py": f'"""Bundles for aotkern.load({project.entry!r})."""\n'.encode(),
         f"{project.package}/provenance.json": _json([_provenance(bundle) for bundle in bundles]),
         **{f"{project.package}/{name}": bundle.content for name, bundle in zip(names, bundles, strict=True)},
+        **{f"{project.package}/{name}": data for name, data in beside.items()},
         f"{info}/METADATA": _metadata(project),
         f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: aotkern {__version__}\nRoot-Is-Purelib: true\n"
         "Tag: py3-none-any\n".encode(),
         f"{info}/entry_points.txt": f"[{GROUP}]\n{project.entry} = {project.package}\n".encode(),
         **{f"{info}/licenses/{name}": text for name, text in project.licences.items()},
     }
-    record = "".join(f"{name},{_hash(data)},{len(data)}\n" for name, data in sorted(files.items()))
-    files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+    files[f"{info}/RECORD"] = _record(files, f"{info}/RECORD")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         # The specification asks for the dist-info folder at the end.
@@ -105,6 +114,15 @@ def wheel(project: Project, bundles: Sequence[Bundle]) -> bytes:
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, files[name])
     return buffer.getvalue()
+
+
+def _record(files: Mapping[str, bytes], itself: str) -> bytes:
+    """The list of all files, as CSV: a name may hold a comma or a quotation mark."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerows((name, _hash(data), len(data)) for name, data in sorted(files.items()))
+    rows.writerow((itself, "", ""))
+    return text.getvalue().encode()
 
 
 def _metadata(project: Project) -> bytes:

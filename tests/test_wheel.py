@@ -15,6 +15,7 @@ from making import GFX942, GFX950
 
 from aotkern.errors import InputError
 from aotkern.loader.discovery import find
+from aotkern.lock import file_name
 from aotkern.wheel import Project, wheel
 
 PROJECT = Project("My-Kernels", "1.2.0", "my", "Apache-2.0", {"LICENSE": b"text"})
@@ -63,6 +64,26 @@ def test_wheels_of_single_targets_are_found_together(sample, tmp_path, monkeypat
         zipfile.ZipFile(io.BytesIO(data)).extractall(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     assert sorted(str(found.open().manifest.target) for found in find("both", ())) == ["hip:gfx942", "hip:gfx950"]
+
+
+def test_signatures_travel_with_their_bundles(sample, tmp_path, monkeypatch):
+    bundle = sample.bundle(GFX942)
+    name = file_name(bundle)
+    data = wheel(Project("signed-kernels", "1", "signed", "MIT"), [bundle], {name: b"signatures"})
+    zipfile.ZipFile(io.BytesIO(data)).extractall(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (found,) = find("signed", ())
+    assert found.signature.read_bytes() == b"signatures"
+    with pytest.raises(InputError, match="signatures of"):
+        wheel(PROJECT, [bundle], {"other.gfx942.aotk": b"signatures"})
+
+
+def test_names_with_commas_are_recorded(sample):
+    project = Project("my", "1", "my", "MIT", {'LICENSE, "old"': b"text"})
+    archive = zipfile.ZipFile(io.BytesIO(wheel(project, [sample.bundle(GFX942)])))
+    rows = list(csv.reader(io.StringIO(archive.read("my-1.dist-info/RECORD").decode())))
+    assert {row[0] for row in rows} == set(archive.namelist())
+    assert {len(row) for row in rows} == {3}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from aotkern.bundle import Bundle, publish
 from aotkern.cli import common
 from aotkern.digest import Digest
 from aotkern.errors import InputError
-from aotkern.lock import Lock
+from aotkern.lock import Lock, file_name
+from aotkern.trust.files import read_signatures
 from aotkern.wheel import Project, wheel
 
 _bundles = click.argument("bundles", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="BUNDLE...")
@@ -47,10 +48,12 @@ def pack(
 ) -> NoReturn:
     """Pack BUNDLEs as a package that pip installs and `aotkern run --bundle NAME` or `aotkern.load(NAME)` finds.
 
-    The package holds data alone: the bundles, their provenance and the licence of their sources.
+    The package holds data alone: the bundles, the signature files beside them, their provenance and the licence of
+    their sources.
     """
     del as_wheel  # the one form there is; named so that others can come
     opened = verified(bundles)
+    signatures = {path.name: data for path in bundles if (data := read_signatures(path)) is not None}
     project = Project(name, version, entry or name, licence, {path.name: _read(path) for path in files})
     groups: dict[str, list[Bundle]] = {}
     for bundle in opened:
@@ -59,7 +62,8 @@ def pack(
     for slug, group in groups.items():
         part = replace(project, name=f"{name}-{slug}") if slug else project
         path = out / part.file
-        data = wheel(part, group)
+        mine = {name: signatures[name] for bundle in group if (name := file_name(bundle)) in signatures}
+        data = wheel(part, group, mine)
         _write(path, data)
         targets = [str(bundle.manifest.target) for bundle in group]
         rows.append({"file": str(path), "digest": str(Digest.of(data)), "targets": targets})
