@@ -53,7 +53,7 @@ def test_what_does_not_compile_is_left_out(installed, name):
     assert toolchain._digest(installed, None) == before
 
 
-def test_a_memo_is_used_only_for_the_files_it_was_made_from(installed, tmp_path):
+def test_a_memo_is_used_only_for_the_files_it_was_made_from(installed, large, tmp_path):
     memo = tmp_path / "cache" / "toolchain"
     before = toolchain._digest(installed, memo)
     assert memo.is_file()
