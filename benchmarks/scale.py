@@ -142,7 +142,7 @@ def build(count: int, folder: Path) -> dict[str, float]:
     publish = clock() - started
     manifest = len(target.manifest.to_bytes())
     children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    files = [path.stat().st_size for path in (folder / "store").glob("??/*")]
+    files = [path.stat().st_size for path in (folder / "store").glob("aotkern-store/??/*")]
     return {
         "variants": len(target.manifest.variants),
         "plan, wall s": times["plan"],

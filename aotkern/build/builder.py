@@ -29,6 +29,9 @@ from aotkern.target import Target
 
 SECONDS_PER_VARIANT = 300.0
 
+REUSED = "reused"
+"""The row of the provenance that says how many of a bundle's variants came from the local store: "3 of 24"."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -43,7 +46,7 @@ class Request:
         seconds: Longest time for one variant.
         limit: Most variants of one kernel for one target.
         line_info: Keep line information; see `environment.pinned`.
-        store: Folder of the local store, or None to compile everything anew.
+        store: The cache folder, in which the local store has one of its own; None to compile everything anew.
         reverse: Compile in reverse order; the result must not depend on it, and an audit asks for it.
         overrides: Variables of the workers that an audit changes, to show that the result does not depend on them.
         before: Bundles that this build would replace, if they are there: a hint that little may have changed. What they
@@ -90,10 +93,18 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class TargetBuild:
-    """All variants of one target, in memory."""
+    """All variants of one target, in memory.
+
+    Attributes:
+        manifest: What there is.
+        objects: The code objects, by digest.
+        facts: Provenance that every bundle of it states: the revision of its sources, and how many variants came from
+            the store.
+    """
 
     manifest: Manifest
     objects: Mapping[Digest, bytes]
+    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -154,8 +165,8 @@ def compile_targets(request: Request, progress: Callable[[Step], None] = lambda 
     setting = Setting(
         request.sources, environment.pinned(line_info=request.line_info), request.inherited, request.overrides
     )
-    store = Store(request.store) if request.store else None
-    memo = request.store / "toolchain" if request.store else None
+    store = Store(request.store.absolute()) if request.store else None
+    memo = _memo(store) if store else None
     before = [path for path in request.before if store and path.exists()]
     result = Compilation()
     with EXECUTORS[request.executor](setting, request.jobs, 1 if before else None, request.scheduler) as executor:
@@ -176,6 +187,15 @@ def compile_targets(request: Request, progress: Callable[[Step], None] = lambda 
         result.store_problem = store.problem
     result.wall = time.perf_counter() - started
     return result
+
+
+def _memo(store: Store) -> Path | None:
+    """Where the toolchain's digest is remembered: in the store, if it is one to be believed and written."""
+    if store.problem:
+        return None
+    with contextlib.suppress(OSError):  # which the first entry reports
+        store.prepare()
+    return store.memo
 
 
 def _ahead(store: Store, before: Sequence[Path]) -> dict[Digest, Entry]:
@@ -205,6 +225,7 @@ class _Work:
         self._content: dict[str, Digest] = {}
         self._facts: dict[str, dict[str, Any]] = {}
         self._data: dict[Digest, bytes] = {}
+        self._reused: set[str] = set()
         for key, reason in plan["failures"]:
             self.failed(BuildError(key, reason))
 
@@ -228,8 +249,9 @@ class _Work:
             if entry is None:
                 missing.append(key)
                 continue
-            self._result.reused += 1
+            self._reused.add(key)
             self._keep(key, entry.facts, entry.data, 0.0)
+        self._result.reused = len(self._reused)
         return missing
 
     def done(self, key: str, answer: dict[str, Any], data: bytes) -> None:
@@ -277,7 +299,9 @@ class _Work:
                 objects,
                 variants,
             )
-            built[target] = TargetBuild(manifest, {digest: self._data[digest] for digest in objects})
+            reused = f"{len(self._reused.intersection(mine))} of {len(mine)}"
+            bytes_of = {digest: self._data[digest] for digest in objects}
+            built[target] = TargetBuild(manifest, bytes_of, {REUSED: reused})
         return built
 
     def _entries(self, keys: list[str]) -> tuple[dict[Digest, ObjectEntry], list[tuple[VariantEntry, Options]]]:
@@ -307,14 +331,28 @@ def publish(build: TargetBuild, out: Path, name: str, provenance: Mapping[str, s
         IntegrityError: What would be written does not verify.
     """
     path = place(out, name, build.manifest.target)
+    facts = {**build.facts, **provenance}
     try:
         there = Bundle.open(path)
-        if Digest.of(there.manifest_bytes()) == build.manifest.digest and there.provenance == provenance:
+        if Digest.of(there.manifest_bytes()) == build.manifest.digest and _says(there.provenance, facts):
             return Published(path, there.digest, len(there.data), changed=False)
     except ProblemsError:
         pass  # absent, older or damaged: it is replaced
     try:
-        digest = write(path, build.manifest, build.objects, provenance)
+        digest = write(path, build.manifest, build.objects, facts)
     except OSError as error:
         raise InputError.one(str(path), "a place that can be written", error.strerror or str(error)) from error
     return Published(path, digest, path.stat().st_size, changed=True)
+
+
+def _says(there: Mapping[str, str], facts: Mapping[str, str]) -> bool:
+    """Whether a bundle's provenance is what would be written, or states fewer variants from the store."""
+    compiled, now = (_reused(found) for found in (there, facts))
+    others = [{**found, REUSED: ""} for found in (there, facts)]
+    return others[0] == others[1] and compiled <= now
+
+
+def _reused(provenance: Mapping[str, str]) -> float:
+    """How many variants came from the store; more than any number where nothing is said."""
+    number = provenance.get(REUSED, "").partition(" ")[0]
+    return int(number) if number.isdecimal() else float("inf")

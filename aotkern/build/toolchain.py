@@ -2,20 +2,26 @@
 
 The version alone does not say what compiles: a patched bitcode library or a rebuilt `libtriton.so` keeps it. The digest
 covers the front end, the compiler, the language and the back ends with their libraries and programs, by content and by
-path inside the package, never by where the package is installed.
+path inside the package, never by where the package is installed, and never by the Python that it is built for: builds
+of one library for several Pythons count as one, see `wheels`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from aotkern.build import wheels
 from aotkern.digest import Digest
-from aotkern.errors import InputError, MissingToolError
+from aotkern.errors import MissingToolError
 
 _PARTS = ("__init__.py", "_utils.py", "knobs.py", "_C", "backends", "compiler", "language", "runtime", "tools")
+_REMEMBERED_BYTES = 1 << 20
+"""From this size on, a memo may answer for a file's content; smaller files are read each time, in milliseconds."""
 IN_LIBTRITON = "in libtriton"
 """The AMD code generator of versions that do not keep it in a shared object of its own: the digest covers it."""
 _IGNORED_SUFFIXES = (".pyc", ".pyi")
@@ -27,8 +33,8 @@ def describe(memo: Path | None = None) -> dict[str, str]:
     """Name what would compile here.
 
     Args:
-        memo: A file that remembers the digest of an installation whose files have not changed in size or time; hashing
-            takes about a second. None hashes in any case, which is what a proof does.
+        memo: A file that remembers the digests of large files, which take about a second to hash, as long as they are
+            the same files that nobody wrote to (see `_stamp`). None hashes all in any case, which is what a proof does.
 
     Raises:
         MissingToolError: Triton is not installed.
@@ -64,37 +70,67 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 def _digest(root: Path, memo: Path | None) -> Digest:
-    files = list(_files(root))
-    stamps = [[str(path.relative_to(root)), path.stat().st_size, path.stat().st_mtime_ns] for path in files]
-    stamp = Digest.of(json.dumps([str(root), stamps]).encode())
-    if memo is not None and (known := _remembered(memo, stamp)):
-        return known
+    known = _remembered(memo) if memo else {}
     total = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as file:
-            part = hashlib.sha256()
-            while chunk := file.read(1 << 20):
-                part.update(chunk)
-        total.update(f"{path.relative_to(root).as_posix()} {part.hexdigest()}\n".encode())
-    digest = Digest(total.hexdigest())
-    if memo is not None:
-        _remember(memo, stamp, digest)
-    return digest
+    seen: dict[str, list[int | str]] = {}
+    for path in _files(root):
+        stamp = _stamp(path)
+        row = known.get(str(path), [])
+        if stamp[0] < _REMEMBERED_BYTES:
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        else:
+            digest = str(row[-1]) if row[:-1] == stamp else _hashed(path)
+            seen[str(path)] = [*stamp, digest]
+        total.update(f"{path.relative_to(root).as_posix()} {wheels.speaker(digest)}\n".encode())
+    if memo is not None and seen != known:
+        _remember(memo, seen)
+    return Digest(total.hexdigest())
 
 
-def _remembered(memo: Path, stamp: Digest) -> Digest | None:
+def _hashed(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _stamp(path: Path) -> list[int | str]:
+    """What changes when a file is written or replaced: a restored time of modification is not enough to hide that.
+
+    The time of the last status change is the kernel's own; no program can set it.
+    """
+    found = path.stat()
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_dev]
+
+
+def trusted(found: os.stat_result) -> bool:
+    """Whether only this user, or root, can have written a file or folder."""
+    return found.st_uid in (os.geteuid(), 0) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _remembered(memo: Path) -> dict[str, list[int | str]]:
+    """The rows of a memo by path; none of one that is damaged, or that others could have written."""
     try:
-        known, digest = memo.read_text("ascii").split()
-        return Digest.parse(digest) if known == str(stamp) else None
-    except (OSError, ValueError, InputError):
-        return None  # whatever is wrong with a memo, hashing answers the question
+        with memo.open("rb") as file:
+            rows = json.load(file) if trusted(os.fstat(file.fileno())) else {}
+    except (OSError, ValueError, RecursionError):
+        return {}  # whatever is wrong with a memo, hashing answers the question
+    return {name: row for name, row in rows.items() if _is_row(row)} if isinstance(rows, dict) else {}
 
 
-def _remember(memo: Path, stamp: Digest, digest: Digest) -> None:
+def _is_row(row: object) -> bool:
+    if not isinstance(row, list) or len(row) != 6:
+        return False
+    digest = row[-1]
+    return isinstance(digest, str) and len(digest) == 64 and not set(digest) - set("0123456789abcdef")
+
+
+def _remember(memo: Path, rows: dict[str, list[int | str]]) -> None:
     from aotkern.bundle import publish  # noqa: PLC0415
 
     try:
         memo.parent.mkdir(parents=True, exist_ok=True)
-        publish(memo, f"{stamp} {digest}\n".encode("ascii"))
+        publish(memo, json.dumps(rows, indent=0).encode("ascii"))
     except OSError:
         return  # a read-only cache costs a second, nothing else

@@ -30,7 +30,7 @@ def text(compilation: Compilation, published: Mapping[Target, Published]) -> str
     )
     notes = list(compilation.notes)
     if compilation.store_problem:
-        notes.append(f"the local store could not be written ({compilation.store_problem})")
+        notes.append(f"the local store could not be used ({compilation.store_problem})")
     parts += [limited([f"note: {note}" for note in notes], "notes")] if notes else []
     return "\n\n".join(parts)
 

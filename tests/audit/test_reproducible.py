@@ -97,12 +97,12 @@ def test_a_file_inside_a_package_is_copied_with_it(tmp_path, axes):
 def test_the_store_is_not_asked(tmp_path):
     source = written(tmp_path, SINGLE)
     builder.compile_targets(request(source, store=tmp_path / "store"))
-    for path in (tmp_path / "store").glob("??/*"):
+    for path in (tmp_path / "store").glob("aotkern-store/??/*"):
         path.write_bytes(b"planted")
     seen = []
     audit(dataclasses.replace(request(source), store=tmp_path / "store"), seen.append)
     assert all(step.seconds > 0 for step in seen)
-    assert all(path.read_bytes() == b"planted" for path in (tmp_path / "store").glob("??/*"))
+    assert all(path.read_bytes() == b"planted" for path in (tmp_path / "store").glob("aotkern-store/??/*"))
 
 
 def test_what_does_not_compile_proves_nothing(tmp_path):

@@ -18,6 +18,7 @@ pytest.importorskip("distributed")
 from making import GFX942, GFX950, HEAD, SCALE, SINGLE, built, edited, packed, request, written
 
 from aotkern.build import dask_executor, toolchain
+from aotkern.build.store import Store
 from aotkern.build.builder import compile_targets, publish
 from aotkern.build.registry import Source
 from aotkern.bundle import Bundle
@@ -79,10 +80,10 @@ def described(tmp_path_factory):
 @pytest.fixture
 def store(described, tmp_path):
     """A store without entries; that of the command line, too."""
-    folder = tmp_path / "store"
-    folder.mkdir()
-    shutil.copy(described, folder)
-    return folder
+    store = Store(tmp_path / "store")
+    store.prepare()
+    shutil.copy(described, store.memo)
+    return store.cache
 
 
 def clustered(cluster, source, *targets, **more):

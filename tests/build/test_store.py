@@ -17,6 +17,7 @@ from making import GFX942, SINGLE, Answer, built, packed, request, written
 
 from aotkern.build import store as module
 from aotkern.build.builder import compile_targets
+from aotkern.build.builder import publish as publish_bundle
 from aotkern.build.store import Store
 from aotkern.bundle import Bundle, publish
 from aotkern.digest import Digest
@@ -30,7 +31,7 @@ def kept(tmp_path):
     """A store with one entry, and the file of that entry."""
     store = Store(tmp_path / "store")
     store.put(CONTENT, FACTS, b"data\n\0more")
-    (path,) = (tmp_path / "store").glob("??/*")
+    (path,) = store.root.glob("??/*")
     return store, path
 
 
@@ -89,7 +90,7 @@ def test_a_full_disk_is_noted_and_leaves_nothing(kept, monkeypatch):
     monkeypatch.setattr(os, "fchmod", full)
     store.put(Digest.of(b"else"), FACTS, b"data")
     assert store.problem.endswith("No space left on device")
-    assert [file for file in store.root.rglob("*") if file.is_file()] == [path]
+    assert [file for file in store.root.rglob("*") if file.is_file() and file.name != "CACHEDIR.TAG"] == [path]
 
 
 def test_trim_removes_the_oldest_above_the_cap(tmp_path):
@@ -99,19 +100,135 @@ def test_trim_removes_the_oldest_above_the_cap(tmp_path):
         os.utime(store._path(Digest.of(name)), (2e9 - age, 2e9 - age))
     size = store._path(Digest.of(b"new")).stat().st_size
     store.trim(3 * size)
-    assert len(list(tmp_path.glob("??/*"))) == 3
+    assert len(list(store.entries())) == 3
     store.trim(2 * size)
     assert [store._path(Digest.of(name)).exists() for name in (b"new", b"middle", b"old")] == [True, True, False]
 
 
 def test_trim_removes_what_killed_writers_left(kept):
     store, path = kept
-    stale, fresh = path.with_name(".x.1.tmp"), path.with_name(".x.2.tmp")
+    stale, fresh = (path.with_name(f".{path.name}.{n}.tmp") for n in "12")
     stale.write_bytes(b"half")
     fresh.write_bytes(b"half")
     os.utime(stale, (1e9, 1e9))
     store.trim()
     assert (stale.exists(), fresh.exists(), path.exists()) == (False, True, True)
+
+
+# What is not the store's.
+
+
+@pytest.fixture
+def crowded(tmp_path):
+    """A cache folder with things of others, all larger and older than what a store keeps; the store and their names."""
+    store = Store(tmp_path)
+    names = ["go/thesis.txt", "ML/model.bin", "ab/notes", f"ab/{'0' * 64}", "toolchain", "CACHEDIR.TAG"]
+    own = store.root.relative_to(tmp_path)
+    names += [f"{own}/{name}" for name in ("ab/notes", "abc/x", "zz/y", f"ab/{'0' * 63}g", "ab/.x.tmp", f"zz/{'z' * 64}")]
+    names += [f"{own}/ab/{'cd' * 32}", f"{own}/notes"]  # an entry stands in the folder of its first two letters
+    for name in names:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(5000))
+        os.utime(path, (1e9, 1e9))
+    (store.root / "ef").symlink_to(tmp_path / "go")
+    (store.root / "ab" / f"ab{'1' * 62}").symlink_to(tmp_path / "toolchain")
+    return store, {name: (tmp_path / name).stat().st_ino for name in names}
+
+
+def test_trimming_and_clearing_touch_nothing_of_others(crowded, tmp_path):
+    store, names = crowded
+    store.put(CONTENT, FACTS, b"data\n\0more")
+    assert [path.name for path, _ in store.entries()] == [CONTENT.hex]
+    store.trim(0)
+    assert list(store.entries()) == []
+    store.put(CONTENT, FACTS, b"data\n\0more")
+    store.clear()
+    assert list(store.entries()) == []
+    assert {name: (tmp_path / name).stat().st_ino for name in names} == names
+    assert (store.root / "ef").is_symlink()
+
+
+def test_a_build_touches_nothing_of_others(crowded, source, tmp_path, monkeypatch):
+    _, names = crowded
+    monkeypatch.setattr(Store, "trim", lambda store, real=Store.trim: real(store, 0))
+    result = compile_targets(request(source, store=tmp_path))
+    assert (result.store_problem, len(result.seconds)) == ("", 1)
+    assert {name: (tmp_path / name).stat().st_ino for name in names} == names
+
+
+def test_the_store_is_tagged_as_a_cache(kept):
+    text = (kept[0].root / "CACHEDIR.TAG").read_text()
+    assert text.startswith("Signature: 8a477f597d28d172789f06886806bc55\n")
+
+
+# What others could have written.
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o1777])
+def test_a_store_that_others_may_write_is_neither_read_nor_written(kept, mode):
+    store, path = kept
+    store.root.chmod(mode)
+    again = Store(store.cache)
+    assert again.problem.endswith(f"not used, because others could write it (owner {os.geteuid()}, mode {mode:04o})")
+    assert again.get(CONTENT) is None
+    again.put(Digest.of(b"else"), FACTS, b"data\n\0more")
+    assert [entry for entry, _ in again.entries()] == [path]
+
+
+def test_a_store_of_another_user_is_not_used(kept):
+    if os.geteuid() != 0:
+        pytest.skip("giving a folder away needs root")
+    store, _ = kept
+    os.chown(store.root, 12345, -1)
+    assert "owner 12345" in Store(store.cache).problem
+    assert Store(store.cache).get(CONTENT) is None
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o664])
+def test_an_entry_that_others_may_write_is_absent(kept, mode):
+    store, path = kept
+    path.chmod(mode)
+    assert store.get(CONTENT) is None
+
+
+def test_an_entry_of_another_user_is_absent(kept):
+    if os.geteuid() != 0:
+        pytest.skip("giving a file away needs root")
+    store, path = kept
+    os.chown(path, 12345, -1)
+    assert store.get(CONTENT) is None
+
+
+def test_a_link_and_a_pipe_are_no_entries(kept, tmp_path):
+    store, path = kept
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert store.get(CONTENT) is None
+    path.unlink()
+    os.mkfifo(path)
+    assert store.get(CONTENT) is None
+
+
+def test_a_store_is_made_for_its_user_alone_whatever_the_umask_says(tmp_path):
+    before = os.umask(0)
+    try:
+        store = Store(tmp_path / "store")
+        store.put(CONTENT, FACTS, b"data\n\0more")
+    finally:
+        os.umask(before)
+    assert Store(tmp_path / "store").get(CONTENT) is not None
+    assert Store(tmp_path / "store").problem == ""
+
+
+def test_a_poisoned_shared_store_does_not_reach_a_build(source, tmp_path):
+    root = tmp_path / "store"
+    data = planted(source, root, tmp_path)
+    (root / "aotkern-store").chmod(0o1777)
+    result = compile_targets(request(source, store=root))
+    assert (len(result.seconds), result.reused) == (1, 0)
+    assert "others could write it" in result.store_problem
+    assert data not in result.targets[GFX942].objects.values()
 
 
 def test_many_threads_and_trims_at_once(tmp_path):
@@ -162,7 +279,7 @@ def test_eight_processes_fill_one_empty_folder_fifty_times(small_bundle, tmp_pat
     assert [job.exitcode for job in jobs] == [0] * 8
     for round_ in range(50):
         files = [path.name for path in (tmp_path / str(round_)).rglob("*") if path.is_file()]
-        assert len(files) == 2, files
+        assert len(files) == 3, files
         assert (tmp_path / str(round_) / "out" / "x.aotk").read_bytes() == small_bundle
 
 
@@ -172,6 +289,30 @@ def test_eight_processes_fill_one_empty_folder_fifty_times(small_bundle, tmp_pat
 @pytest.fixture
 def source(tmp_path):
     return written(tmp_path / "source", SINGLE)
+
+
+def test_a_relative_store_keeps_its_memo(source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    compile_targets(request(source, store=Path("relative")))
+    names = sorted(path.name for path in (tmp_path / "relative" / "aotkern-store").iterdir() if len(path.name) > 2)
+    assert names == ["CACHEDIR.TAG", "toolchain"]
+
+
+def test_a_bundle_says_how_many_of_its_variants_came_from_the_store(source, tmp_path):
+    def build(name, **more):
+        result = compile_targets(request(source, **more)).targets[GFX942]
+        return result, publish_bundle(result, tmp_path / name, "x", {})
+
+    _, fresh = build("fresh")
+    assert Bundle.open(fresh.path).provenance["reused"] == "0 of 1"
+    first, _ = build("out", store=tmp_path / "store")
+    again, published = build("again", store=tmp_path / "store")
+    assert Bundle.open(published.path).provenance["reused"] == "1 of 1"
+    # A bundle that says less of it stays; one that says more is replaced.
+    assert publish_bundle(again, tmp_path / "fresh", "x", {}).changed is False
+    assert Bundle.open(fresh.path).provenance["reused"] == "0 of 1"
+    assert publish_bundle(first, tmp_path / "again", "x", {}).changed is True
+    assert Bundle.open(published.path).provenance["reused"] == "0 of 1"
 
 
 def test_what_is_unchanged_is_not_compiled_again(source, tmp_path):
@@ -186,7 +327,7 @@ def test_what_is_unchanged_is_not_compiled_again(source, tmp_path):
 def test_a_damaged_entry_is_compiled_anew_and_healed(source, tmp_path, damage):
     root = tmp_path / "store"
     first = compile_targets(request(source, store=root))
-    (path,) = root.glob("??/*")
+    (path,) = root.glob("aotkern-store/??/*")
     whole = path.read_bytes()
     path.write_bytes(damage(whole))
     again = compile_targets(request(source, store=root))
@@ -295,7 +436,7 @@ def test_eight_builds_share_one_empty_folder(source, tmp_path):
     assert {document["store_problem"] for document in documents} == {None}
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["kernels_here.gfx942.aotk"]
     assert not list((tmp_path / "store").rglob("*.tmp"))
-    assert len(list((tmp_path / "store").glob("??/*"))) == 1
+    assert len(list((tmp_path / "store").glob("aotkern-store/??/*"))) == 1
     Bundle.open(tmp_path / "out" / "kernels_here.gfx942.aotk").verify()
 
 
@@ -336,7 +477,7 @@ def planted(source, root, tmp_path):
     compile_targets(request(source, store=root))
     other = built(written(tmp_path / "other", SINGLE.replace('"V": 1.0', '"V": 2.0'))).targets[GFX942]
     (data,) = other.objects.values()
-    (path,) = root.glob("??/*")
+    (path,) = root.glob("aotkern-store/??/*")
     facts = json.loads(path.read_bytes().split(b"\n", 2)[1])
     entry = other.manifest.objects[0]
     facts = {**facts, "digest": str(entry.digest), "size": entry.size, "code": dict(entry.facts)}

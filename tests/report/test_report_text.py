@@ -53,7 +53,7 @@ def test_failures_and_notes_are_told_and_long_lists_are_cut():
     told = built.text(compilation(failures=failures, notes=("mind this",), store_problem="/x: full"), published())
     assert told.count("failed: k") == 40
     assert "... and 5 more failures; --json lists all" in told
-    assert "note: mind this\nnote: the local store could not be written (/x: full)" in told
+    assert "note: mind this\nnote: the local store could not be used (/x: full)" in told
 
 
 def test_the_ten_slowest():
