@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from aotkern.bundle import Bundle
 from aotkern.drivers import Device, Driver, open_driver
 from aotkern.errors import DriverError, InputError, IntegrityError, MissingToolError, TargetError, TrustError
+from aotkern.forklock import ForkLock
 from aotkern.loader.discovery import Found, find
 from aotkern.loader.loaded import Launcher, LoadedBundle, OnMiss
 from aotkern.loader.observe import HOOKS, Hooks
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aotkern.trust import Trust
 
 _log = logging.getLogger("aotkern")
-_opening = threading.Lock()
+_opening = ForkLock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def _driver(name: str) -> Driver:
 
 def shared_driver(name: str) -> Driver:
     """The one driver of this name in this process."""
-    with _opening:
+    with _opening.held():
         return _driver(name)
 
 
