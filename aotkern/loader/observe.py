@@ -101,7 +101,9 @@ class Hooks:
         return self._exit
 
     @exit.setter
-    def exit(self, hooks: Iterable[Callable[[LaunchEvent], object]]) -> None:
+    def exit(  # noqa: A003 - the name of the hook
+        self, hooks: Iterable[Callable[[LaunchEvent], object]]
+    ) -> None:
         self._exit = hooks if isinstance(hooks, list) else list(hooks)
         self._tell()
 

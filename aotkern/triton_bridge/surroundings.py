@@ -61,7 +61,7 @@ def served() -> Served:
         bundles=tuple(part for part in given.get(BUNDLE, "").split(os.pathsep) if part),
         on_miss=_known(ON_MISS, given.get(ON_MISS, "error"), ("error", "warn", "jit")),
         untuned=_known(UNTUNED, given.get(UNTUNED, "miss"), ("miss", "usual")),
-        other_triton=given.get(OTHER_TRITON, "") not in ("", "0"),
+        other_triton=_known(OTHER_TRITON, given.get(OTHER_TRITON) or "0", ("0", "1")) == "1",
         locked=given.get(LOCK, ""),
         events=given.get(SERVED_EVENTS, ""),
     )

@@ -57,6 +57,16 @@ class _BeforeTriton:
         self.refusal = reason
         sys.meta_path.insert(0, self)
         sys.stderr.write(reason + "\n")
+        folder = os.environ.get("AOTKERN_SERVED_EVENTS", "")
+        if not folder:
+            return
+        import json
+
+        try:
+            with open(os.path.join(folder, "refused.%d.jsonl" % os.getpid()), "a") as file:
+                file.write(json.dumps({"event": "refused", "reason": reason}) + "\n")
+        except OSError:
+            pass  # it was said on standard error
 
     def child(self, name):
         """A module of aotkern: of the program's own where it has one, else of the one that started it."""
