@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TypeVar
 
-from aotkern.errors import InputError, Problem
+from aotkern.errors import MOST_PROBLEMS, InputError, Problem
 
 _Value = TypeVar("_Value")
 
@@ -37,6 +37,11 @@ class Fields:
         self._note("", f"exactly the fields {', '.join(names)}", str(found)[:200])
         if isinstance(value, dict):
             self._values = {name: value[name] for name in names if name in value}
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether so many problems were noted that looking for more is of no use."""
+        return len(self.problems) > MOST_PROBLEMS
 
     def get(self, name: str) -> object:
         """The value as it is, or None where it is missing."""
@@ -122,7 +127,9 @@ class Fields:
             self._note(name, "an object of objects", repr(value)[:100])
             return {}
         return {
-            key: Fields(item, f"{self.where}.{name}[{key}]", tuple(item), self.problems) for key, item in value.items()
+            key: Fields(item, f"{self.where}.{name}[{key}]", tuple(item), self.problems)
+            for key, item in value.items()
+            if not self.is_lost
         }
 
     def items(self, name: str, names: tuple[str, ...]) -> tuple[Fields, ...]:
@@ -132,7 +139,9 @@ class Fields:
             self._note(name, "a list of objects", type(value).__name__)
             return ()
         return tuple(
-            Fields(item, f"{self.where}.{name}[{place}]", names, self.problems) for place, item in enumerate(value)
+            Fields(item, f"{self.where}.{name}[{place}]", names, self.problems)
+            for place, item in enumerate(value)
+            if not self.is_lost
         )
 
     def subset(self, name: str, names: tuple[str, ...], required: tuple[str, ...] = ()) -> Fields:
@@ -162,7 +171,7 @@ class Fields:
         if not isinstance(value, list):
             self._note(name, f"a list of lists of {length}", type(value).__name__)
             return ()
-        return tuple(self._row(f"{name}[{place}]", row, length) for place, row in enumerate(value))
+        return tuple(self._row(f"{name}[{place}]", row, length) for place, row in enumerate(value) if not self.is_lost)
 
     def table(self, name: str, length: int) -> dict[str, Fields]:
         """An object whose values are lists of this length."""
@@ -170,7 +179,7 @@ class Fields:
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
             self._note(name, f"an object of lists of {length}", type(value).__name__)
             return {}
-        return {key: self._row(f"{name}[{key}]", row, length) for key, row in value.items()}
+        return {key: self._row(f"{name}[{key}]", row, length) for key, row in value.items() if not self.is_lost}
 
     def _row(self, place: str, row: object, length: int) -> Fields:
         names = tuple(map(str, range(length)))

@@ -104,6 +104,7 @@ class Kernel:
     @cached_property
     def table(self) -> Table:
         """Its variants, arranged for choosing."""
+        self._bundle.manifest.check_variants(self._variants, f"{self._bundle.where}: manifest")
         options = self._bundle.manifest.options
         variants = [Variant(entry.key, options[entry.options]) for entry in self._variants]
         return Table.make(self.name, self._entry.parameters, variants)

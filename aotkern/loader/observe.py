@@ -100,10 +100,8 @@ class Hooks:
         """What is called after each launch."""
         return self._exit
 
-    @exit.setter
-    def exit(  # noqa: A003 - the name of the hook
-        self, hooks: Iterable[Callable[[LaunchEvent], object]]
-    ) -> None:
+    @exit.setter  # noqa: A003 - the name of the hook
+    def exit(self, hooks: Iterable[Callable[[LaunchEvent], object]]) -> None:
         self._exit = hooks if isinstance(hooks, list) else list(hooks)
         self._tell()
 

@@ -16,7 +16,7 @@ _STARTS = (
 )
 
 
-# A program that cannot be served may go on unserved in these modes alone. Any other value, a misspelt one too, is "error".
+# In these modes alone may a program that cannot be served go on. Any other value, a misspelt one too, is "error".
 _LENIENT = ("warn", "jit")
 
 
