@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TRITONS ?= 3.8.0 3.7.1 3.6.0
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test tritons lint manifests gate bench page clean
+.PHONY: demo test asan tritons lint manifests gate bench page clean
 
 # A part of the shipped kernels, so that it takes a minute or two; `make gate` does all of them.
 DEMO := --only 'cp_gather*' --only 'insert_*' --only '*NUM_SPLITS=4,*'
@@ -17,6 +17,13 @@ demo: $(VENV)/demo.stamp
 
 test: $(VENV)/test.stamp
 	$(BIN)/python -m pytest -n $(JOBS)
+
+# The C extension under the address and undefined behaviour sanitizers: its tests, among them hostile calls and threads.
+SANITIZERS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g
+asan: $(VENV)/test.stamp
+	LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0 AOTKERN_TEST_CFLAGS="$(SANITIZERS)" PYTHONMALLOC=malloc \
+	$(BIN)/python -m pytest -n 0 tests/loader/test_native.py tests/loader/test_native_state.py tests/loader/test_native_hostile.py
 
 # Building for, and serving, programs that bring another tested version of Triton: a virtual environment for each.
 tritons: $(TRITONS:%=.venv-triton-%/tested)

@@ -111,7 +111,8 @@ typedef struct Ready {
 typedef struct {
   PyObject_HEAD
   PyObject *held; /* the tuple that everything borrowed here belongs to */
-  PyObject *slow, *fail, *capsule_of, *enter, *exit;
+  PyObject *slow, *fail, *capsule_of; /* borrowed from `held` */
+  PyObject *enter, *exit;
   Parameter *parameters, *options;
   int parameter_count, option_count, variant_count, words, device_type;
   uint64_t *masks; /* all bit sets, one allocation */
@@ -358,15 +359,21 @@ static int read_stream(PyObject *object, void **out) {
   return 1;
 }
 
+/* Objects that a call holds until it is done. */
+typedef struct { int count; PyObject *objects[MAX_PARAMETERS]; } Held;
+
 /* An argument that was given by name; see bind_arguments. */
-static int bind_named(Kernel *self, int given, PyObject *name, PyObject *object, PyObject **bound, uint64_t *alive,
-                      void **stream, int *has_stream) {
+static int bind_named(Kernel *self, int given, PyObject *name, PyObject *object, PyObject **bound, Held *held,
+                      uint64_t *alive, void **stream, int *has_stream) {
   int option = -1, index = index_by_pointer(self->parameters, given, self->parameter_count, name);
   if (index < 0) option = index_by_pointer(self->options, 0, self->option_count, name);
-  if (index < 0 && option < 0) index = index_by_text(self->parameters, self->parameter_count, name);
+  if (index < 0 && option < 0) {
+    if (!PyUnicode_Check(name)) return 0; /* `**{b"x": 1}`, which Python lets through to a call in C */
+    index = index_by_text(self->parameters, self->parameter_count, name);
+  }
   if (index >= 0) {
     if (bound[index]) return 0;
-    bound[index] = object;
+    held->objects[held->count++] = bound[index] = Py_NewRef(object);
     return 1;
   }
   if (option < 0) option = index_by_text(self->options, self->option_count, name);
@@ -381,16 +388,18 @@ static int bind_named(Kernel *self, int given, PyObject *name, PyObject *object,
   return 1;
 }
 
-/* Put arguments in order; options narrow `alive`. 1: bound; 0: not for the fast path. */
-static int bind_arguments(Kernel *self, PyObject *args, PyObject *kwargs, PyObject **bound, uint64_t *alive,
-                          void **stream, int *has_stream) {
+/* Put arguments in order; options narrow `alive`. 1: bound; 0: not for the fast path.
+ *
+ * What was given by position belongs to `args`, and defaults to the kernel: nobody can change these. What was given by
+ * name is held here and noted in `held`, because code of the caller may run later and reach the dictionary. */
+static inline int bind_arguments(Kernel *self, PyObject *args, PyObject *kwargs, PyObject **bound, Held *held,
+                                 uint64_t *alive, void **stream, int *has_stream) {
   Py_ssize_t given = PyTuple_Size(args);
-  if (given > self->parameter_count) return 0;
   for (int i = 0; i < given; i++) bound[i] = PyTuple_GetItem(args, i);
   for (int i = (int)given; i < self->parameter_count; i++) bound[i] = NULL;
   PyObject *name, *object;
   for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &name, &object);)
-    if (!bind_named(self, (int)given, name, object, bound, alive, stream, has_stream)) return 0;
+    if (!bind_named(self, (int)given, name, object, bound, held, alive, stream, has_stream)) return 0;
   for (int i = (int)given; i < self->parameter_count; i++)
     if (!bound[i] && !(bound[i] = self->parameters[i].fallback)) return 0;
   return 1;
@@ -412,8 +421,9 @@ static int read_grid(PyObject *grid, uint64_t *out) {
   return 1;
 }
 
-/* The grid of this call: 1 found, 0 not for the fast path, -1 the caller's function raised. */
-static int find_grid(Bound *self, PyObject **bound, uint64_t *out) {
+/* The grid of this call: 1 found, 0 not for the fast path, -1 the caller's function raised. What that function returned
+ * is left in `made` for a call that is declined, so that the function runs once. */
+static int find_grid(Bound *self, PyObject **bound, uint64_t *out, PyObject **made) {
   if (self->is_fixed) return memcpy(out, self->fixed, sizeof self->fixed), 1;
   if (!PyCallable_Check(self->grid)) return 0;
   PyObject *named = PyDict_New();
@@ -422,9 +432,8 @@ static int find_grid(Bound *self, PyObject **bound, uint64_t *out) {
   PyObject *grid = named ? PyObject_CallFunctionObjArgs(self->grid, named, NULL) : NULL;
   Py_XDECREF(named);
   if (!grid) return -1;
-  int found = read_grid(grid, out);
-  Py_DECREF(grid);
-  return found;
+  *made = grid;
+  return read_grid(grid, out);
 }
 
 static Ready *ready_on(const Kernel *self, int variant, int device) {
@@ -457,20 +466,13 @@ static int is_current(const Ready *ready) {
   return ready->current(&current) == 0 && current == ready->expected;
 }
 
-/* The whole call: 1 launched (or nothing to launch), 0 not for the fast path, -1 an exception is set. */
-static int try_launch(Bound *self, PyObject *args, PyObject *kwargs) {
+/* What is left of a call whose arguments are bound; see try_launch. */
+static inline __attribute__((always_inline)) int launch_bound(Bound *self, PyObject **bound, uint64_t *alive, void *stream, int has_stream, PyObject **made) {
   Kernel *kernel = self->kernel;
-  PyObject *bound[MAX_PARAMETERS];
   Value values[MAX_PARAMETERS];
-  uint64_t alive[kernel->words], grid[3];
-  void *stream = NULL;
-  int has_stream = 0;
+  uint64_t grid[3];
   Place place = {0, 0, NULL};
-  if (PyList_Size(kernel->enter) || PyList_Size(kernel->exit)) return 0;
-  for (int w = 0; w < kernel->words; w++) alive[w] = ~0ULL;
-  if (kernel->variant_count % 64) alive[kernel->words - 1] >>= 64 - kernel->variant_count % 64;
-  if (!bind_arguments(kernel, args, kwargs, bound, alive, &stream, &has_stream)) return 0;
-  int found = find_grid(self, bound, grid);
+  int found = find_grid(self, bound, grid, made);
   if (found <= 0) return found;
   if (!grid[0] || !grid[1] || !grid[2]) return kernel->empty++, 1;
   const Parameter *parameter = kernel->parameters;
@@ -493,13 +495,47 @@ static int try_launch(Bound *self, PyObject *args, PyObject *kwargs) {
   return -1;
 }
 
+/* The whole call: 1 launched (or nothing to launch), 0 not for the fast path, -1 an exception is set. */
+static int try_launch(Bound *self, PyObject *args, PyObject *kwargs, PyObject **made) {
+  Kernel *kernel = self->kernel;
+  PyObject *bound[MAX_PARAMETERS];
+  uint64_t alive[kernel->words];
+  void *stream = NULL;
+  int has_stream = 0, done = 0;
+  Held held;
+  held.count = 0;
+  Py_ssize_t given = PyTuple_Size(args);
+  if (PyList_Size(kernel->enter) || PyList_Size(kernel->exit) || given > kernel->parameter_count) return 0;
+  for (int w = 0; w < kernel->words; w++) alive[w] = ~0ULL;
+  if (kernel->variant_count % 64) alive[kernel->words - 1] >>= 64 - kernel->variant_count % 64;
+  if (bind_arguments(kernel, args, kwargs, bound, &held, alive, &stream, &has_stream))
+    done = launch_bound(self, bound, alive, stream, has_stream, made);
+  for (int i = 0; i < held.count; i++) Py_DECREF(held.objects[i]);
+  return done;
+}
+
+/* Python itself holds the keywords of a call to a Python function to be strings; here nobody has. */
+static int are_names(PyObject *kwargs) {
+  PyObject *name;
+  for (Py_ssize_t at = 0; PyDict_Next(kwargs, &at, &name, NULL);)
+    if (!PyUnicode_Check(name)) return PyErr_SetString(PyExc_TypeError, "keywords must be strings"), 0;
+  return 1;
+}
+
 static PyObject *bound_call(Bound *self, PyObject *args, PyObject *kwargs) {
-  int done = try_launch(self, args, kwargs);
-  if (done > 0) Py_RETURN_NONE;
-  if (done < 0) return NULL;
-  PyObject *named = kwargs ? Py_NewRef(kwargs) : PyDict_New();
-  PyObject *result = named ? PyObject_CallFunctionObjArgs(self->kernel->slow, self->grid, args, named, NULL) : NULL;
-  Py_XDECREF(named);
+  PyObject *made = NULL, *result = NULL;
+  int done = try_launch(self, args, kwargs, &made);
+  if (done > 0) {
+    Py_XDECREF(made);
+    Py_RETURN_NONE;
+  }
+  if (done == 0 && (!kwargs || are_names(kwargs))) {
+    PyObject *named = kwargs ? Py_NewRef(kwargs) : PyDict_New();
+    PyObject *grid = made && !PyCallable_Check(made) ? made : self->grid;
+    result = named ? PyObject_CallFunctionObjArgs(self->kernel->slow, grid, args, named, NULL) : NULL;
+    Py_XDECREF(named);
+  }
+  Py_XDECREF(made);
   return result;
 }
 
@@ -602,7 +638,8 @@ static Py_ssize_t count_tests(PyObject *rows) {
   Py_ssize_t total = 0;
   for (Py_ssize_t i = 0; i < PyTuple_Size(rows); i++) {
     PyObject *row = PyTuple_GetItem(rows, i);
-    total += PyTuple_Check(row) && PyTuple_Size(row) == 4 ? PyObject_Size(PyTuple_GetItem(row, 3)) : 0;
+    PyObject *tests = PyTuple_Check(row) && PyTuple_Size(row) == 4 ? PyTuple_GetItem(row, 3) : NULL;
+    total += tests && PyTuple_Check(tests) ? PyTuple_Size(tests) : 0;
   }
   return total;
 }
@@ -646,19 +683,23 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
   allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
   Kernel *self = (Kernel *)allocate(type, 0);
   if (!self) return NULL;
+  PyObject_GC_UnTrack(self); /* nobody may find it before it is whole: numbers are read through `__index__` */
   self->held = Py_NewRef(args);
-  self->slow = slow, self->fail = fail, self->capsule_of = capsule_of, self->enter = enter, self->exit = leave;
+  self->slow = slow, self->fail = fail, self->capsule_of = capsule_of, self->enter = Py_NewRef(enter), self->exit = Py_NewRef(leave);
   self->device_type = device_type;
   if (kernel_fill(self, parameters, options, families)) {
     Py_DECREF((PyObject *)self);
     return NULL;
   }
+  PyObject_GC_Track((PyObject *)self);
   return (PyObject *)self;
 }
 
 static int kernel_traverse(Kernel *self, visitproc visit, void *arg) {
   Py_VISIT((PyObject *)Py_TYPE(self));
   Py_VISIT(self->held);
+  Py_VISIT(self->enter);
+  Py_VISIT(self->exit);
   for (int i = 0; i < self->type_count; i++) Py_VISIT((PyObject *)self->types[i].type);
   return 0;
 }
@@ -686,6 +727,8 @@ static void kernel_dealloc(Kernel *self) {
   free_parameters(self->options, self->option_count);
   free(self->masks), free(self->families), free(self->ready), free(self->launches);
   Py_XDECREF(self->held);
+  Py_XDECREF(self->enter);
+  Py_XDECREF(self->exit);
   PyObject_GC_Del(self);
   Py_DECREF((PyObject *)type);
 }
@@ -766,6 +809,16 @@ static PyObject *kernel_offer(Kernel *self, PyObject *args) {
   Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(observe_doc, "observe(enter, exit): the lists of launch hooks from now on.");
+static PyObject *kernel_observe(Kernel *self, PyObject *args) {
+  PyObject *enter, *leave, *before[2] = {self->enter, self->exit};
+  if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &enter, &PyList_Type, &leave)) return NULL;
+  self->enter = Py_NewRef(enter), self->exit = Py_NewRef(leave);
+  Py_DECREF(before[0]);
+  Py_DECREF(before[1]);
+  Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(counted_doc, "counted(): launches of each variant, and calls with an empty grid.");
 static PyObject *kernel_counted(Kernel *self, PyObject *ignored) {
   (void)ignored;
@@ -780,6 +833,7 @@ static PyObject *kernel_counted(Kernel *self, PyObject *ignored) {
 static PyMethodDef kernel_methods[] = {
     {"bind", (PyCFunction)kernel_bind, METH_O, bind_doc},
     {"offer", (PyCFunction)kernel_offer, METH_VARARGS, offer_doc},
+    {"observe", (PyCFunction)kernel_observe, METH_VARARGS, observe_doc},
     {"counted", (PyCFunction)kernel_counted, METH_NOARGS, counted_doc},
     {NULL, NULL, 0, NULL},
 };
@@ -793,7 +847,7 @@ static PyType_Slot kernel_slots[] = {
     {0, NULL},
 };
 static PyType_Spec kernel_spec = {"aotkern._fastpath.Kernel", sizeof(Kernel), 0,
-                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, kernel_slots};
+                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE, kernel_slots};
 
 static PyType_Slot bound_slots[] = {
     {Py_tp_doc, "A kernel with a grid: call it to launch."},
@@ -803,7 +857,9 @@ static PyType_Slot bound_slots[] = {
     {0, NULL},
 };
 static PyType_Spec bound_spec = {"aotkern._fastpath.Bound", sizeof(Bound), 0,
-                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, bound_slots};
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE |
+                                     Py_TPFLAGS_DISALLOW_INSTANTIATION, /* `Kernel.bind` makes them */
+                                 bound_slots};
 
 static struct PyModuleDef module_definition = {
     PyModuleDef_HEAD_INIT, "_fastpath", "The hot path of a launch in C; see aotkern/loader/native.py.", -1, NULL,

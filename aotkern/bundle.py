@@ -14,19 +14,19 @@ Similar kernels compress jointly to a tenth of what they take one by one.
 
 Every byte of the file is covered by a digest in the header, and the header by the digest before it; stored bytes are
 hashed before they are decompressed, and each object again before it is handed out. Sizes are bounded before memory is
-taken. Nothing outside the file is ever opened, and nothing is unpacked to disk.
+taken, by what is usual for a file of this size. Nothing outside the file is ever opened, and nothing is unpacked to
+disk.
 
-`Bundle.open` maps the file, so that all processes of a machine share its pages. What is hashed and used is copied out
-first: header and manifest when the bundle is opened, a block when one of its objects is asked for; a file that has
-changed by then is refused (`docs/adr/a-bundle-is-mapped.md`).
+`Bundle.open` keeps the file open and reads what is asked for when it is asked for: header and manifest at once, a block
+when one of its objects is wanted. All processes of a machine so share the system's pages of the file, and a file that
+has changed or was cut by then is refused (`docs/adr/a-bundle-is-read-where-it-lies.md`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import mmap
 import os
+import stat
 import struct
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,8 +58,59 @@ MAX_FILE = 2 << 30
 MAX_HEADER = 16 << 20
 MAX_CONTENT = 4 << 30
 """Most bytes that a whole bundle may decompress to."""
+MAX_RATIO = 200
+ALWAYS_CONTENT = 16 << 20
+"""A bundle may decompress to so many times its size, and to so many bytes whatever its size. Similar kernels compress
+to a tenth or a fortieth; each variant has digests, which compress to nothing less than themselves."""
+MAX_TEXT_RATIO = 50
+ALWAYS_TEXT = 1 << 20
+"""The same for the manifest, which takes many times its size in memory. Manifests compress to a fifteenth."""
 
-Data = Union[bytes, mmap.mmap]
+_PIECE = 1 << 20
+"""How much of a file is read at once to be hashed."""
+
+
+class StoredFile:
+    """A file that is kept open: each slice is read from it at that moment, and one that is not all there is refused.
+
+    Args:
+        descriptor: Of a regular file, open for reading; closed with this object.
+        size: Its size when it was opened.
+        where: Names it in errors.
+    """
+
+    def __init__(self, descriptor: int, size: int, where: str) -> None:
+        self._descriptor, self._size, self._where = descriptor, size, where
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> bytes:
+        """A copy of these bytes.
+
+        Raises:
+            IntegrityError: The file was cut since it was opened, or cannot be read any more.
+        """
+        start, stop, _ = part.indices(self._size)
+        pieces: list[bytes] = []
+        while start < stop:
+            try:
+                piece = os.pread(self._descriptor, stop - start, start)
+            except OSError as error:
+                found = f"{error.strerror or error} at byte {start}"
+                raise IntegrityError.one(self._where, "a file that can be read", found) from error
+            if not piece:
+                found = f"its end at byte {start}: the file changed"
+                raise IntegrityError.one(self._where, f"{self._size} bytes, as when it was opened", found)
+            pieces.append(piece)
+            start += len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
+Data = Union[bytes, StoredFile]
 """A file's bytes. Slices of either are copies."""
 
 _PREFIX = struct.Struct("<8sII32s")
@@ -139,21 +190,37 @@ def read(path: Path) -> bytes:
         InputError: The file cannot be read.
         IntegrityError: It is larger than a bundle may be.
     """
-    return bytes(_read(path, mapped=False))
+    stored = _stored(path)
+    return stored[: len(stored)]
 
 
-def _read(path: Path, *, mapped: bool) -> Data:
+def _stored(path: Path) -> StoredFile:
+    """Open a file; nothing is waited for, as opening a pipe would."""
     try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > MAX_FILE:
-                raise IntegrityError.one(str(path), f"a bundle of at most {MAX_FILE} bytes", f"{size} bytes")
-            if mapped:
-                with contextlib.suppress(OSError, ValueError):  # an empty file, or a file system that maps nothing
-                    return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
-            return file.read(MAX_FILE + 1)
-    except OSError as error:
-        raise InputError.one(str(path), "a bundle that can be read", error.strerror or str(error)) from error
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError.one(str(path), "a bundle that can be read", reason) from error
+    state = os.fstat(descriptor)
+    stored = StoredFile(descriptor, state.st_size, str(path))
+    if not stat.S_ISREG(state.st_mode):
+        kind = "a folder" if stat.S_ISDIR(state.st_mode) else "a pipe, a device or a socket"
+        raise InputError.one(str(path), "a bundle that can be read", kind)
+    if state.st_size > MAX_FILE:
+        raise IntegrityError.one(str(path), f"a bundle of at most {MAX_FILE} bytes", f"{state.st_size} bytes")
+    return stored
+
+
+def _digest(data: Data, start: int, stop: int) -> Digest:
+    """The digest of a part, read piece by piece."""
+    digest = hashlib.sha256()
+    _hash(digest, data, start, stop)
+    return Digest(digest.hexdigest())
+
+
+def _hash(digest: hashlib._Hash, data: Data, start: int, stop: int) -> None:
+    for at in range(start, stop, _PIECE):
+        digest.update(data[at : min(at + _PIECE, stop)])
 
 
 def encode(manifest: Manifest, objects: Mapping[Digest, bytes], provenance: Mapping[str, str]) -> bytes:
@@ -188,7 +255,7 @@ class Bundle:
 
     Attributes:
         where: The file's name, for errors.
-        data: The whole file, mapped or in memory.
+        data: The whole file, kept open or in memory.
         head: What stands before the blocks, in memory.
         blocks: The object blocks, in order.
         manifest: Its content.
@@ -211,7 +278,7 @@ class Bundle:
             IntegrityError: It is not a bundle, was cut or damaged, has another format version, or is too large.
         """
         path = Path(path)
-        return cls.decode(_read(path, mapped=True), str(path))
+        return cls.decode(_stored(path), str(path))
 
     @classmethod
     def decode(cls, data: Data, where: str) -> Bundle:
@@ -230,22 +297,29 @@ class Bundle:
         if text.size > MAX_BYTES or text.objects:
             expected = f"a manifest of at most {MAX_BYTES} bytes, and no objects in the manifest's row"
             raise IntegrityError.one(f"{where}: header", expected, f"{text.size} bytes, {text.objects} objects")
-        if total > MAX_CONTENT:
-            raise IntegrityError.one(f"{where}: header", f"at most {MAX_CONTENT} bytes of content", f"{total} bytes")
+        most = min(MAX_CONTENT, max(ALWAYS_CONTENT, MAX_RATIO * len(data)))
+        if total > most:
+            raise IntegrityError.one(f"{where}: header", f"at most {most} bytes of content", f"{total} bytes")
+        most = max(ALWAYS_TEXT, MAX_TEXT_RATIO * text.stored)
+        if text.size > most:
+            expected = f"a manifest of at most {most} bytes for {text.stored} compressed ones"
+            raise IntegrityError.one(f"{where}: header", expected, f"{text.size} bytes")
         if stored != len(data):
             raise IntegrityError.one(where, f"{stored} bytes, as the header says", f"{len(data)} bytes")
         # 3. Every stored byte, before any is decompressed.
         frame = data[start : start + text.stored]
         at = start
         for number, block in enumerate((text, *blocks)):
-            found = Digest.of(memoryview(data)[at : at + block.stored] if number else frame)
+            found = _digest(data, at, at + block.stored) if number else Digest.of(frame)
             if found != block.digest:
                 name = f"block {number}" if number else "manifest"
                 raise IntegrityError.one(f"{where}: {name} at byte {at}", str(block.digest), str(found))
             at += block.stored
         # 4. The manifest.
         manifest_bytes = _decompress(frame, text, f"{where}: manifest")
+        _check_density(manifest_bytes, f"{where}: manifest")
         manifest = Manifest.parse(manifest_bytes, f"{where}: manifest", lazily=True)
+        manifest.check_references(f"{where}: manifest")
         bundle = cls(where, data, head + frame, tuple(blocks), manifest, provenance)
         bundle._check_layout()
         return bundle
@@ -266,7 +340,7 @@ class Bundle:
     def digest(self) -> Digest:
         """The digest of the whole file."""
         digest = hashlib.sha256(self.head)
-        digest.update(memoryview(self.data)[len(self.head) :])
+        _hash(digest, self.data, len(self.head), len(self.data))
         return Digest(digest.hexdigest())
 
     @property
@@ -356,8 +430,9 @@ class Bundle:
         Raises:
             IntegrityError: With every problem found.
         """
-        if found := tuple(self.problems(known)):
-            raise IntegrityError(found)
+        error = IntegrityError(self.problems(known))
+        if error.problems:
+            raise error
 
     def manifest_bytes(self) -> bytes:
         """The text of the manifest as it stands in the file."""
@@ -381,6 +456,22 @@ def _header(data: Data, where: str) -> tuple[object, bytes]:
     if hashlib.sha256(header).digest() != digest:
         raise IntegrityError.one(f"{where}: header", f"sha256:{digest.hex()}", str(Digest.of(header)))
     return loads(header, f"{where}: header"), prefix + header
+
+
+_BYTES_FOR_A_CONTAINER = 16
+_ALWAYS_CONTAINERS = 1_000
+
+
+def _check_density(text: bytes, where: str) -> None:
+    """Refuse a manifest of more lists and objects than one of its size has: each costs hundreds of bytes of memory.
+
+    Raises:
+        IntegrityError: With both numbers. A usual manifest has one for each 70 bytes.
+    """
+    most = _ALWAYS_CONTAINERS + len(text) // _BYTES_FOR_A_CONTAINER
+    found = text.count(b"[") + text.count(b"{")
+    if found > most:
+        raise IntegrityError.one(where, f"at most {most} lists and objects in {len(text)} bytes", f"{found}")
 
 
 def _block(row: Fields) -> Block:

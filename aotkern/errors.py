@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar
 
 from aotkern.escape import visible
@@ -37,11 +38,19 @@ class Problem:
         return visible(f"{self.where}: expected {self.expected}, found {self.found}")
 
 
+MOST_PROBLEMS = 100
+"""Of how many problems an error tells: a hostile file can have millions, and nobody reads the hundredth."""
+_AND_MORE = Problem("and more", f"at most {MOST_PROBLEMS} problems", "others, which are not listed")
+
+
 class ProblemsError(AotkernError):
-    """An error made of one or more problems, all of them reported at once."""
+    """An error made of one or more problems, reported at once: all, or the first `MOST_PROBLEMS`."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(problems)
+        rest = iter(problems)
+        listed = tuple(islice(rest, MOST_PROBLEMS))
+        more = next(rest, None) if len(listed) == MOST_PROBLEMS else None
+        self.problems = listed if more is None else (*listed, _AND_MORE)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
     def __reduce__(self) -> tuple[type[ProblemsError], tuple[tuple[Problem, ...]]]:

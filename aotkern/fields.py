@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TypeVar
 
-from aotkern.errors import InputError, Problem
+from aotkern.errors import MOST_PROBLEMS, InputError, Problem
 from aotkern.escape import is_plain
 
 _Value = TypeVar("_Value")
@@ -38,6 +38,11 @@ class Fields:
         self._note("", f"exactly the fields {', '.join(names)}", str(found)[:200])
         if isinstance(value, dict):
             self._values = {name: value[name] for name in names if name in value}
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether so many problems were noted that looking for more is of no use."""
+        return len(self.problems) > MOST_PROBLEMS
 
     def get(self, name: str) -> object:
         """The value as it is, or None where it is missing."""
@@ -128,7 +133,9 @@ class Fields:
             self._note(name, "an object of objects", repr(value)[:100])
             return {}
         return {
-            key: Fields(item, f"{self.where}.{name}[{key}]", tuple(item), self.problems) for key, item in value.items()
+            key: Fields(item, f"{self.where}.{name}[{key}]", tuple(item), self.problems)
+            for key, item in value.items()
+            if not self.is_lost
         }
 
     def items(self, name: str, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> tuple[Fields, ...]:
@@ -139,6 +146,8 @@ class Fields:
             return ()
         rows: list[Fields] = []
         for place, item in enumerate(value):
+            if self.is_lost:
+                break
             given = item if isinstance(item, dict) else {}
             known = (*names, *(key for key in optional if key in given))
             rows.append(Fields(item, f"{self.where}.{name}[{place}]", known, self.problems))
@@ -171,7 +180,7 @@ class Fields:
         if not isinstance(value, list):
             self._note(name, f"a list of lists of {length}", type(value).__name__)
             return ()
-        return tuple(self._row(f"{name}[{place}]", row, length) for place, row in enumerate(value))
+        return tuple(self._row(f"{name}[{place}]", row, length) for place, row in enumerate(value) if not self.is_lost)
 
     def table(self, name: str, length: int) -> dict[str, Fields]:
         """An object whose values are lists of this length."""
@@ -179,7 +188,7 @@ class Fields:
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
             self._note(name, f"an object of lists of {length}", type(value).__name__)
             return {}
-        return {key: self._row(f"{name}[{key}]", row, length) for key, row in value.items()}
+        return {key: self._row(f"{name}[{key}]", row, length) for key, row in value.items() if not self.is_lost}
 
     def _row(self, place: str, row: object, length: int) -> Fields:
         names = tuple(map(str, range(length)))

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from aotkern.errors import InputError
 
 Grid = tuple[int, int, int]
 
 
-def normalise(grid: object, bound: Mapping[str, Any], where: str) -> Grid:
-    """Three dimensions out of a tuple, list, int, or a callable that takes the call's arguments by name.
-
-    Missing dimensions are 1.
+def normalise(grid: object, where: str) -> Grid:
+    """Three dimensions out of a tuple, a list or an int; missing dimensions are 1.
 
     Raises:
         InputError: Not a grid, more than three dimensions, or a negative one.
     """
-    if callable(grid):
-        grid = grid(bound)
     dimensions = (grid,) if isinstance(grid, int) else grid
     if not isinstance(dimensions, (tuple, list)) or not 1 <= len(dimensions) <= 3:
         raise InputError.one(f"{where}: grid", "one to three integers", repr(grid)[:60])

@@ -14,9 +14,10 @@ before. `check` parses all of them and holds them against each other, and report
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Any
 
 from aotkern.canonical import dumps, loads
@@ -70,6 +71,10 @@ class KernelEntry:
     source: Digest
 
 
+def _is_argument(row: object) -> bool:
+    return isinstance(row, list) and [type(item) for item in row] == [int, int, str]
+
+
 @dataclass(frozen=True)
 class ObjectEntry:
     """A code object: digest and size of its bytes, and its facts."""
@@ -99,9 +104,9 @@ class ObjectEntry:
     def arguments(self) -> tuple[Argument, ...]:
         """The kernel's arguments alone: all that a first launch needs, and parsed in a tenth of the time."""
         rows = self.facts.get("arguments")
-        if not isinstance(rows, list) or [list(map(type, row)) for row in rows] != [[int, int, str]] * len(rows):
-            return self.code.arguments  # with every problem of the facts in the error
-        return tuple(Argument(*row) for row in rows)
+        if isinstance(rows, list) and all(map(_is_argument, rows)):
+            return tuple(Argument(*row) for row in rows)
+        return self.code.arguments  # with every problem of the facts in the error
 
 
 @dataclass(frozen=True)
@@ -308,11 +313,40 @@ class Manifest:
         Raises:
             IntegrityError: With every problem found.
         """
-        problems = [*self._consistency(where), *self._parsed(where)]
-        if not problems and data is not None and data != self.to_bytes():
-            problems.append(Problem(where, "the canonical spelling of this manifest", "another one"))
-        if problems:
-            raise IntegrityError(problems)
+        problems = IntegrityError(chain(self._consistency(where), self._parsed(where)))
+        if problems.problems:
+            raise problems
+        if data is not None and data != self.to_bytes():
+            raise IntegrityError.one(where, "the canonical spelling of this manifest", "another one")
+
+    def check_references(self, where: str) -> None:
+        """Hold the lists of the manifest against each other, without parsing a key or the facts of a code object.
+
+        That is the cheap part of `check`, for a loader; `check_variants` is the part for the variants that it uses.
+
+        Args:
+            where: Names the manifest in the error.
+
+        Raises:
+            IntegrityError: With the problems found.
+        """
+        problems = IntegrityError(self._consistency(where))
+        if problems.problems:
+            raise problems
+
+    def check_variants(self, variants: Iterable[VariantEntry], where: str) -> None:
+        """Hold variants that are about to be used against the target and the parameters of their kernels.
+
+        Args:
+            variants: Variants of this manifest, whose keys are parsed.
+            where: Names the manifest in the error.
+
+        Raises:
+            IntegrityError: With the problems found.
+        """
+        problems = IntegrityError(problem for variant in variants for problem in self._variant(variant, where))
+        if problems.problems:
+            raise problems
 
     def _consistency(self, where: str) -> Iterator[Problem]:
         texts = [variant.text for variant in self.variants]
@@ -345,16 +379,19 @@ class Manifest:
             if target != self.target:
                 yield Problem(f"{where}: object {entry.digest.short}", f"code for {self.target}", str(target))
         for variant in self.variants:
-            try:
-                key = variant.key
-            except ProblemsError as error:
-                yield from error.within(where)
-                continue
-            if key.target != self.target:
-                yield Problem(f"{where}: {variant.text}", f"the target {self.target}", str(key.target))
-            kernel = self._kernels.get(key.kernel)
-            if kernel and [name for name, _ in key.arguments] != [p.name for p in kernel.parameters]:
-                yield Problem(f"{where}: {variant.text}", "the parameters of its kernel in order", "others")
+            yield from self._variant(variant, where)
+
+    def _variant(self, variant: VariantEntry, where: str) -> Iterator[Problem]:
+        try:
+            key = variant.key
+        except ProblemsError as error:
+            yield from error.within(where)
+            return
+        if key.target != self.target:
+            yield Problem(f"{where}: {variant.text}", f"the target {self.target}", str(key.target))
+        kernel = self._kernels.get(key.kernel)
+        if kernel and [name for name, _ in key.arguments] != [p.name for p in kernel.parameters]:
+            yield Problem(f"{where}: {variant.text}", "the parameters of its kernel in order", "others")
 
 
 def options_name(options: Options) -> str:
@@ -438,11 +475,13 @@ def _variants(form: Fields, objects: Sequence[ObjectEntry]) -> tuple[VariantEntr
         return tuple(map(_variant, form.items("variants", _VARIANT_NAMES)))
     # One `Digest` for one code object: reading it again costs more than finding it, and so does comparing two later.
     known = {str(entry.digest): entry.digest for entry in objects}
-    return tuple(
-        _usual_variant(row, known)
-        or _variant(Fields(row, f"{form.where}.variants[{place}]", _VARIANT_NAMES, form.problems))
-        for place, row in enumerate(rows)
-    )
+    entries: list[VariantEntry] = []
+    for place, row in enumerate(rows):
+        where = f"{form.where}.variants[{place}]"
+        entries.append(_usual_variant(row, known) or _variant(Fields(row, where, _VARIANT_NAMES, form.problems)))
+        if form.is_lost:
+            break
+    return tuple(entries)
 
 
 def _usual_variant(row: object, known: Mapping[str, Digest]) -> VariantEntry | None:

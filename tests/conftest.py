@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
 import shutil
 import subprocess
 import sysconfig
@@ -141,6 +142,7 @@ def extension(tmp_path_factory):
     out = tmp_path_factory.mktemp("extension") / "_fastpath.abi3.so"
     source = Path(__file__).parents[1] / "aotkern" / "_fastpath.c"
     flags = ["-shared", "-fPIC", "-O3", "-fno-plt", "-Wall", "-Wextra", "-Wno-cast-function-type", "-Werror"]
+    flags += os.environ.get("AOTKERN_TEST_CFLAGS", "").split()  # `make asan`
     subprocess.run([compiler, *flags, f"-I{include}", source, "-o", out, "-lm"], check=True)
     spec = importlib.util.spec_from_file_location("aotkern._fastpath", out)
     module = importlib.util.module_from_spec(spec)

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 
 RUN_TIME = (
     "errors",
+    "forklock",
     "target",
     "digest",
     "canonical",

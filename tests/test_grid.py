@@ -17,18 +17,16 @@ from aotkern.grid import check, normalise, programs
         ((7, 2, 3), (7, 2, 3)),
         ((0,), (0, 1, 1)),
         ((4, 0, 1), (4, 0, 1)),
-        (lambda bound: (bound["n"] // 4, 2), (8, 2, 1)),
-        (lambda bound: 5, (5, 1, 1)),
     ],
 )
 def test_missing_dimensions_are_one(grid, normal):
-    assert normalise(grid, {"n": 32}, "k") == normal
+    assert normalise(grid, "k") == normal
 
 
 @pytest.mark.parametrize("grid", [(), (1, 2, 3, 4), "3", None, (1.5,), (True,), (-1,), (3, -1), {"x": 1}])
 def test_what_is_no_grid_is_refused(grid):
     with pytest.raises(InputError, match="k: grid"):
-        normalise(grid, {}, "k")
+        normalise(grid, "k")
 
 
 def test_product_does_not_wrap():

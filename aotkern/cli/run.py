@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import click
 
+from aotkern.audit.findings import Verdict
 from aotkern.bundle import Bundle
 from aotkern.cli import common
 from aotkern.cli.record import run_command
@@ -53,7 +54,8 @@ def run(
     """Run COMMAND unchanged, its Triton kernels served from prebuilt binaries in all its processes.
 
     Bundles for several targets may come together: the device decides. A summary of hits and misses goes to standard
-    error at the end. The exit code is the command's.
+    error at the end. The exit code is the command's; 2 when it ended well but a process was refused, or, where misses
+    are errors, when no process was served at all.
     """
     opened = installed.opened(bundles, locked)  # what is damaged, absent or not locked is said before anything runs
     places = [os.path.abspath(bundle) if Path(bundle).exists() else bundle for bundle in bundles]  # noqa: PTH100
@@ -72,12 +74,35 @@ def run(
         environment = child.injected(common.environment(), {**variables, SERVED_EVENTS: folder})
         status = run_command(command, environment, divert=as_json)
         rows = events(Path(folder)) if folder else []
+    failed = unserved(rows) if folder and on_miss == "error" else ""
     if as_json:
         common.emit(json.dumps(document(opened, rows, status), indent=2, ensure_ascii=False))
     else:
         text = summary(rows) if folder else "no summary: no folder for temporary files"
         click.echo(f"aotkern: {len(opened)} bundles; {text}", err=True)
-    sys.exit(status)
+    if failed:
+        click.echo(f"aotkern: {failed}", err=True)
+    sys.exit(status or (Verdict.UNKNOWN.exit_code if failed else 0))
+
+
+def unserved(rows: list[dict[str, Any]]) -> str:
+    """Why a run in which misses are errors must not count as served; empty when it may."""
+    counts = Counter(row.get("event") for row in rows)
+    if counts["refused"]:
+        return f"{counts['refused']} processes were refused Triton, because they could not be served"
+    if _served(counts):
+        return ""
+    if counts["interpreted"]:
+        return "nothing was served: TRITON_INTERPRET is set, so that kernels are interpreted and none is compiled"
+    return (
+        "nothing was served: no process of the command imported Triton where it could be served "
+        "(an interpreter that is started with -I, -E or -S, or with another PYTHONPATH, cannot be)"
+    )
+
+
+def _served(counts: Counter[Any]) -> int:
+    """Processes that imported Triton and were served; a forked one that asked for nothing is no further process."""
+    return counts["process"] - counts["interpreted"]
 
 
 def document(bundles: Sequence[Bundle], rows: list[dict[str, Any]], status: int) -> dict[str, Any]:
@@ -90,7 +115,8 @@ def document(bundles: Sequence[Bundle], rows: list[dict[str, Any]], status: int)
             {"file": bundle.where, "target": str(bundle.manifest.target), "digest": str(bundle.digest)}
             for bundle in bundles
         ],
-        "processes": counts["process"],
+        "processes": _served(counts),
+        "refused": counts["refused"],
         "hits": counts["hit"],
         "misses": counts["miss"],
         "tuned": counts["tuned"],
@@ -120,7 +146,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
     counts = Counter(row.get("event") for row in rows)
     reasons = _reasons(rows)
     lines = [
-        f"{counts['process']} processes served: {counts['hit']} specialisations hit, {counts['miss']} missed; "
+        f"{_served(counts)} processes served: {counts['hit']} specialisations hit, {counts['miss']} missed; "
         f"{counts['tuned']} tunings known, {counts['untuned']} not"
     ]
     lines += [f"{count} x {reason}" for reason, count in reasons.most_common(SHOWN)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from aotkern.bundle import Bundle
 from aotkern.drivers import Device, Driver, open_driver
 from aotkern.errors import DriverError, InputError, IntegrityError, MissingToolError, TargetError, TrustError
+from aotkern.forklock import ForkLock
 from aotkern.loader.discovery import Found, find
 from aotkern.loader.loaded import Launcher, LoadedBundle, OnMiss
 from aotkern.loader.observe import HOOKS, Hooks
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aotkern.trust import Trust
 
 _log = logging.getLogger("aotkern")
-_opening = threading.Lock()
+_opening = ForkLock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def _driver(name: str) -> Driver:
 
 def shared_driver(name: str) -> Driver:
     """The one driver of this name in this process."""
-    with _opening:
+    with _opening.held():
         return _driver(name)
 
 
@@ -65,6 +65,7 @@ def load(
     fallback: Launcher | None = None,
     hooks: Hooks = HOOKS,
     trust: Trust | Path | str | None = None,
+    verify: bool = False,
 ) -> LoadedBundle:
     """Open the bundle that fits this machine: every byte is verified, and nothing is loaded onto a device yet.
 
@@ -78,6 +79,9 @@ def load(
         fallback: What serves a missed call, when `on_miss` is "warn".
         hooks: Launch and load hooks; by default those of the process, `HOOKS`.
         trust: A trust file, or one that was read: only a bundle that those named there vouch for is used.
+        verify: Check everything that `aotkern verify` checks before anything is used, which takes about a millisecond
+            for a variant. Otherwise the manifest's parts are held against each other as far as they are used, and the
+            facts that it states of code objects are believed, as far as loading them does not show the contrary.
 
     Raises:
         InputError: There is no such bundle, device or driver.
@@ -95,6 +99,8 @@ def load(
     tried: list[tuple[str, str]] = []
     for fit in fits(found, driver, device, trust=_trust(trust)):
         if not fit.reason and fit.bundle is not None and fit.driver is not None:
+            if verify:
+                fit.bundle.verify()
             index = None if device is None else fit.devices[0].index
             loaded = LoadedBundle(fit.bundle, fit.driver, index, on_miss, fallback, hooks)
             others = f", {len(tried)} others do not fit" if tried else ""

@@ -86,7 +86,8 @@ class Kernel:
     def __init__(self, bundle: Owner, entry: KernelEntry, variants: Sequence[VariantEntry]) -> None:
         self._bundle, self._entry, self._variants = bundle, entry, tuple(variants)
         self._ready: dict[tuple[int, int], Ready] = {}
-        self._takes_stream = all(parameter.name != STREAM for parameter in entry.parameters)
+        self._names = tuple(parameter.name for parameter in entry.parameters)
+        self._takes_stream = STREAM not in self._names
         self._native: Native | None = bundle.native(self)
         self._bind = self._native.bind if self._native is not None else self._in_python
 
@@ -103,6 +104,7 @@ class Kernel:
     @cached_property
     def table(self) -> Table:
         """Its variants, arranged for choosing."""
+        self._bundle.manifest.check_variants(self._variants, f"{self._bundle.where}: manifest")
         options = self._bundle.manifest.options
         variants = [Variant(entry.key, options[entry.options]) for entry in self._variants]
         return Table.make(self.name, self._entry.parameters, variants)
@@ -153,8 +155,9 @@ class Kernel:
         rest = dict(kwargs)
         stream = rest.pop(STREAM, None) if self._takes_stream else None
         raw, rest = bind(self.name, self._entry.parameters, args, rest)
-        names = [parameter.name for parameter in self._entry.parameters]
-        shape = grids.normalise(grid, dict(zip(names, raw, strict=True)), self.name)
+        if callable(grid):
+            grid = grid(dict(zip(self._names, raw, strict=True)))
+        shape = grids.normalise(grid, self.name)
         if not grids.programs(shape):
             self._bundle.tally.add(self._bundle.tally.empty, self.name)
             return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from aotkern.bundle import Bundle
 from aotkern.dispatch import Miss
 from aotkern.drivers import Device, Driver
 from aotkern.errors import InputError, MissError, Problem, TargetError
+from aotkern.forklock import ForkLock
 from aotkern.loader import native
 from aotkern.loader.kernel import Kernel, Native
 from aotkern.loader.modules import Modules
@@ -34,7 +34,7 @@ class MissedCall:
 
     Attributes:
         kernel: The kernel's name.
-        grid: The grid as the caller gave it.
+        grid: The grid as the caller gave it; where that was a function, what it returned.
         args: The positional arguments.
         kwargs: The keyword arguments.
         miss: Every variant with its refusals.
@@ -98,7 +98,7 @@ class LoadedBundle:
         self.modules = Modules(bundle, driver, self.tally, hooks)
         self._device, self._on_miss, self._fallback = device, on_miss, fallback
         self._kernels: dict[str, Kernel] = {}
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._variants = {
             name: tuple(entries) for name, entries in groupby(bundle.manifest.variants, key=lambda entry: entry.kernel)
         }
@@ -122,7 +122,7 @@ class LoadedBundle:
         kernel = self._kernels.get(name)
         if kernel is None:
             entry = self.manifest.kernel(name)
-            with self._lock:
+            with self._lock.held():
                 kernel = self._kernels.setdefault(name, Kernel(self, entry, self._variants.get(name, ())))
         return kernel
 

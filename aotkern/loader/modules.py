@@ -7,7 +7,6 @@ every module that was loaded is held for the life of the process, also when the 
 from __future__ import annotations
 
 import struct
-import threading
 import time
 from collections.abc import Iterable
 from functools import partial
@@ -15,6 +14,7 @@ from functools import partial
 from aotkern.bundle import Bundle
 from aotkern.drivers import Driver, Function, Load
 from aotkern.errors import CaptureError, IntegrityError
+from aotkern.forklock import ForkLock
 from aotkern.loader.observe import Counters, Hooks, LoadEvent
 from aotkern.manifest import ObjectEntry, VariantEntry
 
@@ -38,7 +38,7 @@ class Modules:
 
     def __init__(self, bundle: Bundle, driver: Driver, counters: Counters, hooks: Hooks) -> None:
         self._bundle, self._driver, self._counters, self._hooks = bundle, driver, counters, hooks
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._functions: dict[tuple[str, int, int], Function] = {}
         self._served: set[tuple[str, int]] = set()
 
@@ -68,18 +68,24 @@ class Modules:
                 self._once(variant, device, load)
 
     def _once(self, variant: VariantEntry, device: int, load: Load) -> Function:
-        with self._lock:
+        event = None
+        with self._lock.held():
             key = (variant.object.hex, device, variant.launch.shared)
             function = self._functions.get(key)
             if function is None:
-                function = self._functions[key] = self._load(variant, device, load)
+                function, event = self._load(variant, device, load)
+                self._functions[key] = function
                 _FOREVER.append(function)
             if (variant.text, device) not in self._served:
                 self._served.add((variant.text, device))
                 self._counters.add(self._counters.loaded, variant.text)
-            return function
+        # Outside the lock, and when the load is noted: a hook may call kernels of this bundle, or raise.
+        if event is not None:
+            for hook in tuple(self._hooks.load):
+                hook(event)
+        return function
 
-    def _load(self, variant: VariantEntry, device: int, load: Load) -> Function:
+    def _load(self, variant: VariantEntry, device: int, load: Load) -> tuple[Function, LoadEvent]:
         entry = self._bundle.manifest.object(variant.object)
         image = self._bundle.object(variant.object)
         symbol = check_image(entry, image, self._bundle.where)
@@ -87,9 +93,7 @@ class Modules:
         function = load(image, symbol, variant.launch.shared)
         seconds = time.perf_counter() - started
         self._counters.module(len(image), seconds)
-        for hook in tuple(self._hooks.load):
-            hook(LoadEvent(variant.kernel, variant.text, device, len(image), seconds))
-        return function
+        return function, LoadEvent(variant.kernel, variant.text, device, len(image), seconds)
 
 
 def check_image(entry: ObjectEntry, image: bytes, where: str) -> str:

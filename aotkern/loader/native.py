@@ -16,6 +16,7 @@ from aotkern.arguments import ELEMENT_BY_DLPACK, exchange_capsule
 from aotkern.dispatch import INTEGER_RANGES, Table, Test, one_bit
 from aotkern.drivers import Driver
 from aotkern.loader.kernel import Kernel, Owner, Ready
+from aotkern.loader.observe import LaunchHooks
 from aotkern.settings import Settings
 from aotkern.spec import ArgumentSpec, Constant, Fixed, Group, Parameter
 from aotkern.target import Backend
@@ -45,23 +46,28 @@ class Native:
         self._place = {position: index for index, position in enumerate(kernel.table.positions)}
         self._ready: dict[tuple[int, int], Ready] = {}
         parameters, options, families = describe(kernel.table)
-        hooks, device_type = bundle.hooks, _DEVICE_TYPE[bundle.manifest.target.backend]
+        device_type = _DEVICE_TYPE[bundle.manifest.target.backend]
         self._kernel = extension.Kernel(
             kernel.launch,
             self._fail,
             exchange_capsule,
-            hooks.enter,
-            hooks.exit,
+            bundle.hooks.enter,
+            bundle.hooks.exit,
             device_type,
             parameters,
             options,
             families,
         )
+        bundle.hooks.tell(self)
 
     @property
     def bind(self) -> Callable[[object], Callable[..., Any]]:
         """What launches on a grid: the extension's own method, so that Python is not asked again."""
         return self._kernel.bind  # type: ignore[no-any-return]
+
+    def observe(self, enter: LaunchHooks, leave: LaunchHooks) -> None:
+        """Leave launches to Python while one of these lists holds a hook."""
+        self._kernel.observe(enter, leave)
 
     def counted(self) -> tuple[tuple[int, ...], int]:
         """Launches of each variant in the table's order, and calls with an empty grid."""

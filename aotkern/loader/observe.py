@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import threading
+import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
+from aotkern.forklock import ForkLock
 from aotkern.grid import Grid
 
 
@@ -48,19 +50,68 @@ class LoadEvent:
     seconds: float
 
 
-@dataclass(slots=True)
-class Hooks:
-    """Functions to call around launches and after loads; add to and remove from the lists at any time.
+LaunchHooks = list[Callable[[LaunchEvent], object]]
+LoadHooks = list[Callable[[LoadEvent], object]]
 
-    Attributes:
+
+class Observing(Protocol):
+    """What keeps the lists of launch hooks at hand, and wants to know when others take their place."""
+
+    def observe(self, enter: LaunchHooks, leave: LaunchHooks) -> None:
+        """These are the lists from now on."""
+
+
+class Hooks:
+    """Functions to call around launches and after loads.
+
+    At any time the lists may be added to and removed from, or others put in their place. A hook that raises ends the
+    call that it was called for: `enter` before the launch, `exit` after it, `load` after the code object was loaded,
+    which stays loaded.
+
+    Args:
         enter: Called before each launch.
         exit: Called after each launch has been put into its stream.
         load: Called after each load, in the thread that loads, whose current device may still be the load's.
     """
 
-    enter: list[Callable[[LaunchEvent], object]] = field(default_factory=list)
-    exit: list[Callable[[LaunchEvent], object]] = field(default_factory=list)
-    load: list[Callable[[LoadEvent], object]] = field(default_factory=list)
+    def __init__(
+        self,
+        enter: LaunchHooks | None = None,
+        exit: LaunchHooks | None = None,  # noqa: A002 - the name of the hook
+        load: LoadHooks | None = None,
+    ) -> None:
+        self._observing: weakref.WeakSet[Observing] = weakref.WeakSet()
+        self._enter: LaunchHooks = [] if enter is None else enter
+        self._exit: LaunchHooks = [] if exit is None else exit
+        self.load: LoadHooks = [] if load is None else load
+
+    @property
+    def enter(self) -> LaunchHooks:
+        """What is called before each launch."""
+        return self._enter
+
+    @enter.setter
+    def enter(self, hooks: Iterable[Callable[[LaunchEvent], object]]) -> None:
+        self._enter = hooks if isinstance(hooks, list) else list(hooks)
+        self._tell()
+
+    @property
+    def exit(self) -> LaunchHooks:
+        """What is called after each launch."""
+        return self._exit
+
+    @exit.setter  # noqa: A003 - the name of the hook
+    def exit(self, hooks: Iterable[Callable[[LaunchEvent], object]]) -> None:
+        self._exit = hooks if isinstance(hooks, list) else list(hooks)
+        self._tell()
+
+    def tell(self, observing: Observing) -> None:
+        """Tell `observing` of lists that take the place of today's, for as long as it lives."""
+        self._observing.add(observing)
+
+    def _tell(self) -> None:
+        for observing in tuple(self._observing):
+            observing.observe(self._enter, self._exit)
 
 
 HOOKS = Hooks()
@@ -99,7 +150,7 @@ class Counters:
     """Counts, from any thread. The C extension counts its own launches; `LoadedBundle.counters` adds them."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self.dispatched: Counter[str] = Counter()
         self.loaded: Counter[str] = Counter()
         self.missed: Counter[str] = Counter()
@@ -109,19 +160,19 @@ class Counters:
 
     def add(self, counter: Counter[str], key: str) -> None:
         """Count one event."""
-        with self._lock:
+        with self._lock.held():
             counter[key] = counter.get(key, 0) + 1
 
     def module(self, size: int, seconds: float) -> None:
         """Count a code object that was loaded."""
-        with self._lock:
+        with self._lock.held():
             self._modules += 1
             self._bytes += size
             self._seconds += seconds
 
     def snapshot(self, dispatched: Mapping[str, int], empty: Mapping[str, int]) -> Snapshot:
         """The counters now, with launches and empty calls that were counted elsewhere added."""
-        with self._lock:
+        with self._lock.held():
             return Snapshot(
                 dispatched=dict(self.dispatched + Counter(dispatched)),
                 loaded=dict(self.loaded),

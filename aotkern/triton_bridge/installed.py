@@ -35,7 +35,7 @@ class Installation:
     def __init__(
         self, bundles: Sequence[Bundle], on_miss: OnMiss, untuned: Untuned, *, other_triton: bool, sink: Sink | None
     ) -> None:
-        self.bundles = tuple(bundles)
+        self.bundles, self._sink = tuple(bundles), sink
         # The version is known once Triton has been imported; until then no request can come.
         self._server = Server(Shelf(bundles, "", mixed=other_triton), on_miss, untuned, sink)
         methods = {"prune_configs": self._server.around_prune, "_bench": self._server.around_bench}
@@ -73,6 +73,8 @@ class Installation:
         count = sum(len(bundle.manifest.variants) for bundle in self.bundles)
         targets = ", ".join(sorted({str(bundle.manifest.target) for bundle in self.bundles}))
         say(f"{count} prebuilt variants for {targets} from {', '.join(bundle.where for bundle in self.bundles)}")
+        if self._sink is not None:
+            self._sink.write({"event": "interpreted" if _interprets(module) else "served"})
 
 
 _one = threading.Lock()
@@ -115,11 +117,20 @@ def install(
         expected = f"on_miss in {', '.join(ON_MISS)} and untuned in {', '.join(UNTUNED)}"
         raise InputError.one("install", expected, f"{on_miss!r} and {untuned!r}")
     names = [bundle] if isinstance(bundle, (str, Path)) else list(bundle)
-    installation = Installation(opened(names, locked), on_miss, untuned, other_triton=other_triton, sink=sink)
+    return _put(Installation(opened(names, locked), on_miss, untuned, other_triton=other_triton, sink=sink))
+
+
+def _put(installation: Installation) -> Installation:
     with _one:
         _installed.append(installation)
         installation.seam.put()
     return installation
+
+
+def _interprets(triton: ModuleType) -> bool:
+    """Whether Triton interprets kernels in Python, where nothing is ever compiled or served."""
+    runtime = getattr(getattr(triton, "knobs", None), "runtime", None)
+    return bool(getattr(runtime, "interpret", False))
 
 
 def opened(names: Sequence[str | Path], locked: str | Path | None) -> tuple[Bundle, ...]:
@@ -152,10 +163,18 @@ def plugin() -> None:
     """Entry point of servers that load plugins in each of their processes: serve if the environment names bundles.
 
     A process that is served already, because `aotkern run` started it or the plugin was loaded before, stays as it is.
+    Where bundles cannot be used and misses are errors, every request of this process is a miss from then on: a server
+    that swallows the error of a plugin does not compile in silence.
     """
     wanted = served()
-    if wanted.bundles and not _installed:
+    if not wanted.bundles or _installed:
+        return
+    try:
         _from(wanted)
+    except Exception:
+        if wanted.on_miss == "error":
+            _put(Installation((), "error", "miss", other_triton=False, sink=None))
+        raise
 
 
 def _from(wanted: Served) -> Installation:

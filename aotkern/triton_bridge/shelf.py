@@ -52,7 +52,9 @@ class Prebuilt:
     @cached_property
     def variants(self) -> tuple[VariantEntry, ...]:
         """Its variants as the manifest lists them."""
-        return tuple(item for item in self.bundle.manifest.variants if item.kernel == self.entry.name)
+        found = tuple(item for item in self.bundle.manifest.variants if item.kernel == self.entry.name)
+        self.bundle.manifest.check_variants(found, f"{self.bundle.where}: manifest")
+        return found
 
     @cached_property
     def typed(self) -> Mapping[tuple[str, ...], Table]:

@@ -10,31 +10,20 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from aotkern.forklock import ForkLock
 from aotkern.triton_bridge.surroundings import say
+
+__all__ = ["FORMAT", "Event", "FileSink", "ForkLock", "MemorySink", "Sink"]
 
 FORMAT = "aotkern.jit-events/1"
 """Name and version of the format, in the first line of every file."""
 
 Event = Mapping[str, Any]
-
-
-class ForkLock:
-    """A lock that is free in a forked child, even if another thread of the parent held it at the moment of the fork."""
-
-    def __init__(self) -> None:
-        self._pid, self._lock = os.getpid(), threading.Lock()
-
-    def held(self) -> threading.Lock:
-        """The lock of this process, for a `with` statement."""
-        if self._pid != os.getpid():
-            self._pid, self._lock = os.getpid(), threading.Lock()
-        return self._lock
 
 
 class Sink(Protocol):

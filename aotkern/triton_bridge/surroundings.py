@@ -59,12 +59,20 @@ def served() -> Served:
     given = os.environ
     return Served(
         bundles=tuple(part for part in given.get(BUNDLE, "").split(os.pathsep) if part),
-        on_miss=given.get(ON_MISS, "error"),
-        untuned=given.get(UNTUNED, "miss"),
-        other_triton=given.get(OTHER_TRITON, "") not in ("", "0"),
+        on_miss=_known(ON_MISS, given.get(ON_MISS, "error"), ("error", "warn", "jit")),
+        untuned=_known(UNTUNED, given.get(UNTUNED, "miss"), ("miss", "usual")),
+        other_triton=_known(OTHER_TRITON, given.get(OTHER_TRITON) or "0", ("0", "1")) == "1",
         locked=given.get(LOCK, ""),
         events=given.get(SERVED_EVENTS, ""),
     )
+
+
+def _known(variable: str, value: str, modes: tuple[str, ...]) -> str:
+    """A mode; the first of `modes`, the strict one, in place of one that is none, which is said."""
+    if value in modes:
+        return value
+    say(f"{variable}={value!r} is none of {', '.join(modes)}: taken for {modes[0]!r}")
+    return modes[0]
 
 
 def rank() -> int | None:

@@ -16,14 +16,26 @@ _STARTS = (
 )
 
 
+# In these modes alone may a program that cannot be served go on. Any other value, a misspelt one too, is "error".
+_LENIENT = ("warn", "jit")
+
+
 class _BeforeTriton:
-    """A finder that starts what was asked for when `triton` is looked for, and then steps aside."""
+    """A finder that starts what was asked for when `triton` is looked for, and then steps aside.
+
+    Where the process must be served and cannot be, it stays, and every import of Triton is an ImportError: a program
+    that swallows the first one (as torch does to see whether Triton is there) still gets no Triton that compiles.
+    """
 
     def __init__(self, starts, home):
-        self.starts, self.home = starts, home
+        self.starts, self.home, self.refusal = starts, home, ""
 
     def find_spec(self, name, path=None, target=None):
-        if name != "triton" or self not in sys.meta_path:
+        if name.partition(".")[0] != "triton" or self not in sys.meta_path:
+            return None
+        if self.refusal:
+            raise ImportError(self.refusal)
+        if name != "triton":
             return None
         sys.meta_path.remove(self)
         finder = None
@@ -33,10 +45,28 @@ class _BeforeTriton:
                     raise ImportError("Python %d.%d is too old" % sys.version_info[:2])
                 finder = self.child(module).start(os.environ[variable])
             except Exception as error:
-                if word == "served" and os.environ.get("AOTKERN_ON_MISS", "error") == "error":
-                    raise ImportError("aotkern: process %d is not served: %s" % (os.getpid(), error)) from error
-                sys.stderr.write("aotkern: process %d is not %s: %s\n" % (os.getpid(), word, error))
+                reason = "aotkern: process %d is not %s: %s" % (os.getpid(), word, error)
+                if word == "served" and os.environ.get("AOTKERN_ON_MISS", "error") not in _LENIENT:
+                    self.refuse(reason)
+                    raise ImportError(reason) from error
+                sys.stderr.write(reason + "\n")
         return finder and finder.find_spec(name, path, target)
+
+    def refuse(self, reason):
+        """Let no import of Triton through from now on, and say why once, whoever swallows the error."""
+        self.refusal = reason
+        sys.meta_path.insert(0, self)
+        sys.stderr.write(reason + "\n")
+        folder = os.environ.get("AOTKERN_SERVED_EVENTS", "")
+        if not folder:
+            return
+        import json
+
+        try:
+            with open(os.path.join(folder, "refused.%d.jsonl" % os.getpid()), "a") as file:
+                file.write(json.dumps({"event": "refused", "reason": reason}) + "\n")
+        except OSError:
+            pass  # it was said on standard error
 
     def child(self, name):
         """A module of aotkern: of the program's own where it has one, else of the one that started it."""
