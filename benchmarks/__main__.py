@@ -3,7 +3,7 @@
 python -m benchmarks                        # everything that can run here
 python -m benchmarks build size             # some of it
 python -m benchmarks --json-dir DIR         # and write DIR/NAME.json, which the page is made from
-python -m benchmarks --page                 # docs/benchmarks.md from audits/benchmarks/*.json; measures nothing
+python -m benchmarks --page                 # docs/benchmarks.md and README's figures, from audits/benchmarks/*.json
 python -m benchmarks --list
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from aotkern.errors import AotkernError
 from aotkern.report import bench as report
-from benchmarks import page
+from benchmarks import page, readme
 from benchmarks.common import NotHereError, Options
 
 BENCHMARKS = {
@@ -53,13 +53,15 @@ def main() -> int:
     parser.add_argument("--bundles", type=Path, help="on a GPU machine: what benchmarks/prepare.py made")
     parser.add_argument("--ref", default="", help="a revision to compare with")
     parser.add_argument("--quick", action="store_true", help="few variants and rounds: does it work?")
-    parser.add_argument("--page", action="store_true", help="write docs/benchmarks.md and leave")
+    parser.add_argument("--page", action="store_true", help="write docs/benchmarks.md and README's figures, and leave")
     parser.add_argument("--list", action="store_true", help="say what there is and leave")
     options = parser.parse_args()
     if unknown := set(options.names) - BENCHMARKS.keys():
         parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
     if options.page:
-        page.PAGE.write_text(page.made(page.results()), "utf-8")
+        runs = page.results()
+        page.PAGE.write_text(page.made(runs), "utf-8")
+        readme.README.write_text(readme.put(readme.README.read_text("utf-8"), readme.section(runs)), "utf-8")
         return 0
     if options.list:
         for name, what in {**BENCHMARKS, **SCRIPTS}.items():

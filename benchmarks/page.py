@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aotkern.bench import Run
 from aotkern.report import bench as report
+from benchmarks import readme
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "audits" / "benchmarks"
@@ -16,7 +17,8 @@ HEAD = """\
 # Benchmarks
 
 Made by `python -m benchmarks --page` from the results in `audits/benchmarks`; a test holds it to them. Each section is
-one run on one machine, which its first lines name. Contenders take turns. A figure is the median of its samples; behind
+one run on one machine, which its first lines name with the git revision and the digests of the bundles. Contenders take
+turns, and each follows each other one equally often. A figure is the median of its samples; behind
 it, in brackets, stand the first and the third quartile. "x" is a ratio.
 
 Run them yourself:
@@ -36,8 +38,15 @@ def results(folder: Path = RESULTS) -> tuple[Run, ...]:
 
 def made(runs: Sequence[Run]) -> str:
     """The page."""
-    parts = [HEAD, promises(runs), *(f"## {run.benchmark}\n\n{report.markdown(run)}" for run in runs)]
+    parts = [HEAD, unmeasured(runs), promises(runs), *(f"## {run.benchmark}\n\n{report.markdown(run)}" for run in runs)]
     return "\n".join(part for part in parts if part)
+
+
+def unmeasured(runs: Sequence[Run]) -> str:
+    """What has no result, in a line of its own."""
+    found = {run.benchmark for run in runs}
+    absent = [name for name in (*readme.ON_GPU, *readme.HERE) if name not in found]
+    return f"Not measured at this revision: {', '.join(absent)}.\n" if absent else ""
 
 
 def promises(runs: Sequence[Run]) -> str:

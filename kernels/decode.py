@@ -156,8 +156,8 @@ def launch_partial(
         launcher[name][grid](*pointers, *scalars, **_LEGACY_RECORD, **common, **LAUNCH_OPTIONS[name])
         return
     constants = {
-        "Q_STRIDE_T": call.q.stride(0),
-        "Q_STRIDE_H": call.q.stride(1),
+        "Q_STRIDE_T": layout.distance(call.q, 0),
+        "Q_STRIDE_H": layout.distance(call.q, 1),
         "MAIN_PAGE_STRIDE": call.main.page_stride,
         "EXTRA_PAGE_STRIDE": extra.page_stride,
         "MAIN_BLOCK_SIZE": call.main.block_size,
@@ -185,8 +185,8 @@ def launch_reduce(
         scratch.acc,
         scratch.m if call.sink is None else call.sink,
         out,
-        out.stride(0),
-        out.stride(1),
+        layout.distance(out, 0),
+        layout.distance(out, 1),
         heads,
         HAS_SINK=call.sink is not None,
         ADAPTIVE=plan.adaptive,
@@ -209,7 +209,8 @@ def launch_monolithic(launcher: Launcher, platform: Platform, call: Call, out: t
         call.q.new_zeros(1).float() if call.sink is None else call.sink,
         out,
         *strides[:2],
-        *out.stride()[:2],
+        layout.distance(out, 0),
+        layout.distance(out, 1),
         *strides[2:],
         *_sizes(call),
         call.scale,
@@ -226,7 +227,9 @@ def launch_monolithic(launcher: Launcher, platform: Platform, call: Call, out: t
 
 def _strides(call: Call) -> tuple[int, int, int, int]:
     """Strides of q (rows, heads) and page strides (main, extra), as the gfx942 kernels take them."""
-    return call.q.stride(0), call.q.stride(1), call.main.page_stride, call.extra_or_main.page_stride
+    q = call.q
+    pages = call.main.page_stride, call.extra_or_main.page_stride
+    return layout.distance(q, 0), layout.distance(q, 1), *pages
 
 
 def _sizes(call: Call) -> tuple[int, int, int, int]:

@@ -6,7 +6,7 @@ Shapes, strides, dtypes and devices are checked; what stands in the index lists 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from . import layout, selectors
 from .checks import Checks
@@ -15,6 +15,9 @@ from .ragged import Ragged
 
 if TYPE_CHECKING:
     import torch
+
+_INT32_MAX: Final = 2**31 - 1
+_INT32_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,8 @@ class Segment:
 
     @property
     def page_stride(self) -> int:
-        """Bytes between two pages."""
-        return self.cache.stride(0)
+        """Bytes between two pages; where there is only one, those of serving."""
+        return layout.pages_apart(self.cache)
 
     @property
     def slots(self) -> int:
@@ -148,6 +151,8 @@ def _check_segment(checks: Checks, name: str, segment: Segment, q: torch.Tensor,
     checks.tensor(f"{name}.cache", cache, "uint8", (None, None, layout.RECORD_BYTES), like=q)
     checks.tensor(f"{name}.rows.indices", segment.rows.indices, "int32|int64", (None,), like=q)
     checks.tensor(f"{name}.rows.indptr", segment.rows.indptr, "int32|int64", (rows + 1,), like=q)
+    entries = segment.rows.indices.numel()
+    checks.require(entries <= _INT32_MAX, f"{name}.rows.indices", "fewer than 2^31 entries", entries)
     if cache.dim() != 3:
         return
     least = layout.page_bytes(segment.block_size)
@@ -163,6 +168,16 @@ def _check_segment(checks: Checks, name: str, segment: Segment, q: torch.Tensor,
 
 
 def _with_int32(segment: Segment) -> Segment:
-    """The segment with index lists that are int32 and contiguous."""
-    rows = Ragged(segment.rows.indices.int().contiguous(), segment.rows.indptr.int().contiguous())
+    """The segment with index lists that are int32 and contiguous.
+
+    What int32 cannot hold stays outside: a slot of 2^32 + 3 is no slot of any cache, not slot 3.
+    """
+    indices, indptr = segment.rows.indices, segment.rows.indptr
+    rows = Ragged(_narrowed(indices, -1, _INT32_MAX), _narrowed(indptr, 0, indices.numel()))
     return Segment(segment.cache, rows)
+
+
+def _narrowed(values: torch.Tensor, least: int, most: int) -> torch.Tensor:
+    """Integers as contiguous int32; those of wider ones that are below `least` or above `most` become these."""
+    held = values if values.element_size() == _INT32_BYTES else values.clamp(least, most)
+    return held.int().contiguous()

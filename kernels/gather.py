@@ -212,8 +212,9 @@ _POINTERS = {
     "token_to_seq": Pointer("i32"),
 }
 _STRIDES = {
-    # Every serving page is a multiple of 16 bytes, which the key loads profit from; one scale at a time profits from
-    # nothing, so that the class that serves every value is enough.
+    # Keys and scales are read one number at a time, so that no load becomes wider by knowing more: the class "16" gains
+    # nothing. It is kept because gfx942's variants carry it in their keys; block sizes that 16 does not divide, which
+    # no server has, are a miss.
     "block_size": Int(classes=("16",)),
     "page_stride": Int(classes=("16",)),
     "scale_page_stride": Int(classes=("any",)),

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal
 
 from .checks import Checks
-from .layout import INDEX_HEAD_DIM, INDEX_RECORD_BYTES, INDEX_SCALE_BYTES, INDEX_TILE
+from .launchers import design_of
+from .layout import INDEX_HEAD_DIM, INDEX_RECORD_BYTES, INDEX_SCALE_BYTES, INDEX_TILE, distance
 
 if TYPE_CHECKING:
     import torch
@@ -27,14 +28,18 @@ IndexLayout = Literal["normal", "shuffle"]
 
 
 def gather_kernel(arch: str, *, dynamic: bool = False) -> str:
-    """The gather that `arch` uses: gfx942 keeps the specialised form unless `dynamic` asks for the other one."""
-    return SPECIALISED if arch == "gfx942" and not dynamic else DYNAMIC
+    """The gather that `arch` uses: gfx942 keeps the specialised form unless `dynamic` asks for the other one.
+
+    Raises:
+        InputError: No kernels of this family are made for the architecture.
+    """
+    return SPECIALISED if design_of(arch) == "gfx942" and not dynamic else DYNAMIC
 
 
 def index_key_view(cache: torch.Tensor) -> torch.Tensor:
     """The key regions of an indexer cache uint8 [blocks, bs, 132], as uint8 [blocks, bs * 128]; no copy."""
     blocks, block_size, _ = cache.shape
-    return cache.as_strided((blocks, block_size * INDEX_HEAD_DIM), (cache.stride(0), 1))
+    return cache.as_strided((blocks, block_size * INDEX_HEAD_DIM), (distance(cache, 0), 1))
 
 
 def index_scale_view(cache: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -46,7 +51,7 @@ def index_scale_view(cache: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """
     blocks, block_size, _ = cache.shape
     offset = cache.storage_offset() + block_size * INDEX_HEAD_DIM
-    return cache.as_strided((blocks, block_size * INDEX_SCALE_BYTES), (cache.stride(0), 1), offset).view(dtype)
+    return cache.as_strided((blocks, block_size * INDEX_SCALE_BYTES), (distance(cache, 0), 1), offset).view(dtype)
 
 
 def check_index_cache(checks: Checks, cache: torch.Tensor, layout: str) -> None:
@@ -55,7 +60,7 @@ def check_index_cache(checks: Checks, cache: torch.Tensor, layout: str) -> None:
     checks.require(layout in ("normal", "shuffle"), "layout", "normal or shuffle", repr(layout))
     if cache.dim() != 3:
         return
-    block_size, stride = cache.shape[1], cache.stride(0)
+    block_size, stride = cache.shape[1], distance(cache, 0)
     enough = stride >= block_size * INDEX_RECORD_BYTES and stride % INDEX_SCALE_BYTES == 0
     checks.require(
         enough, "cache", f"a page stride of at least {block_size * INDEX_RECORD_BYTES}, a multiple of 4", stride
@@ -88,7 +93,7 @@ def gather_indexer_cache(
         cu_seqlen: int32 [B + 1], in compressed tokens.
         token_to_seq: int32 [N], -1 for padding.
         layout: Order of the key bytes in the cache; the compressor of this family writes "normal".
-        arch: Architecture that the launcher serves, e.g. "gfx942".
+        arch: Architecture that the launcher serves, as `Platform.of` takes it.
         dynamic: On gfx942, use the form that is not specialised on the counts.
 
     Raises:
@@ -107,7 +112,7 @@ def gather_indexer_cache(
         return
     scales = index_scale_view(cache, scale_out.dtype)
     keys = index_key_view(cache), scales, k_out.view(cache.dtype), scale_out
-    strides = (cache.shape[1], block_table.stride(0), cache.stride(0), scales.stride(0))
+    strides = (cache.shape[1], distance(block_table, 0), distance(cache, 0), distance(scales, 0))
     counts = {"NUM_BATCHES": batches, "BLOCK_TABLE_WIDTH": block_table.shape[1], "NUM_BLOCKS": cache.shape[0]}
     constants = {"LAYOUT": layout, "HEAD_DIM": INDEX_HEAD_DIM, "BLOCK_TILE": INDEX_TILE, "HEAD_TILE": INDEX_TILE}
     arguments = (*keys, block_table, cu_seqlen, token_to_seq, *strides)

@@ -11,9 +11,12 @@ A loaded bundle offers the same call. Which kernels a device should get is not t
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
+
+from aotkern.errors import InputError
 
 Design = Literal["gfx942", "gfx950"]
 """Which of the two families of attention kernels: the one as it was for gfx942, or the one made for gfx950."""
@@ -45,6 +48,9 @@ No kernel hints at waves per execution unit, and pipeline stages are arguments o
 """
 
 
+_NVIDIA: Final = re.compile(r"(sm_?)?\d{2,3}[af]?")
+
+
 class Launcher(Protocol):
     """Whatever launches kernels by name."""
 
@@ -68,14 +74,38 @@ class Platform:
 
     @classmethod
     def of(cls, arch: str, compute_units: int) -> Platform:
-        """The platform of an architecture: `gfx942`, or another one (`gfx950`, an NVIDIA GPU), which is OCP.
+        """The platform of an architecture: gfx942, whose main cache is FNUZ; gfx950 and NVIDIA GPUs, which are OCP.
+
+        Other architectures are refused: nothing here was compiled or compared for them. Who means to try states a
+        `Platform` of his own.
 
         Args:
-            arch: Architecture as in a target's name; features after a colon are ignored.
+            arch: As `design_of` takes it.
             compute_units: Of the very device: parts of one architecture differ.
+
+        Raises:
+            InputError: No kernels of this family are made for the architecture.
         """
-        legacy = arch.split(":", maxsplit=1)[0] == "gfx942"
-        return cls("gfx942" if legacy else "gfx950", fnuz_main=legacy, compute_units=compute_units)
+        design = design_of(arch)
+        return cls(design, fnuz_main=design == "gfx942", compute_units=compute_units)
+
+
+def design_of(arch: str) -> Design:
+    """The design of an architecture: gfx942's for gfx942, gfx950's for gfx950 and for NVIDIA GPUs.
+
+    Args:
+        arch: Architecture as in a target's name, or as a driver calls it: `gfx942`, `gfx942:sramecc+:xnack-`, `90`,
+            `90a`, `sm_90`. Features behind a colon make no difference.
+
+    Raises:
+        InputError: No kernels of this family are made for it.
+    """
+    name = arch.removeprefix("hip:").removeprefix("cuda:").partition(":")[0]
+    if name == "gfx942" or name == "gfx950":
+        return name
+    if _NVIDIA.fullmatch(name):
+        return "gfx950"
+    raise InputError.one("architecture of the decode kernels", "gfx942, gfx950, or that of an NVIDIA GPU", repr(arch))
 
 
 class JitLauncher:

@@ -13,7 +13,12 @@ chip (FNUZ on gfx942, OCP elsewhere), the compressed cache and the indexer cache
 An indexer record is 132 bytes, also in two regions: bs*128 fp8 bytes, then one fp32 scale per token.
 """
 
-from typing import Final
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import torch
 
 HEAD_DIM: Final = 512
 """Width of q, of a latent row (K and V are the same row) and of the output, per head."""
@@ -72,6 +77,31 @@ def page_bytes(block_size: int) -> int:
 def page_stride(block_size: int) -> int:
     """Bytes between two pages in serving: `page_bytes` rounded up to whole data parts (37,440 for 64; 1,728 for 2)."""
     return -(-page_bytes(block_size) // DATA_BYTES) * DATA_BYTES
+
+
+def distance(tensor: torch.Tensor, axis: int, single: int | None = None) -> int:
+    """Elements between two neighbours of `tensor` along `axis`, for a kernel that steps along it.
+
+    Where there are no two, the stride that the tensor has is whatever made it; kernels never use it, and a launch must
+    not depend on it. So it is given as packed data would have it.
+
+    Args:
+        tensor: The tensor; only its shape and its strides are looked at.
+        axis: At least 0.
+        single: What to give instead where there are no two.
+    """
+    if tensor.shape[axis] > 1:
+        return tensor.stride(axis)
+    if single is not None:
+        return single
+    last = axis + 1 == tensor.dim()
+    return 1 if last else tensor.shape[axis + 1] * distance(tensor, axis + 1)
+
+
+def pages_apart(cache: torch.Tensor) -> int:
+    """Bytes between two pages of a cache of records or of indexer keys; where there is only one, those of serving."""
+    _, block_size, record = cache.shape
+    return distance(cache, 0, page_stride(block_size) if record == RECORD_BYTES else block_size * record)
 
 
 def data_offset(position: int) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from .checks import Checks
 from .launchers import LAUNCH_OPTIONS, Design, Launcher
+from .layout import distance
 
 if TYPE_CHECKING:
     import torch
@@ -56,6 +57,7 @@ def pack_rows(
     rows = dense.shape[0] if dense.dim() else 0
     if lengths is not None:
         checks.tensor("lengths", lengths, "int32|int64", (rows,), like=dense)
+    checks.require(dense.numel() < 2**31, "dense", "fewer than 2^31 entries", dense.numel())
     checks.done()
     width = dense.shape[1]
     counts = (dense >= 0).sum(dim=1) if lengths is None else lengths.clamp(0, width)
@@ -64,7 +66,7 @@ def pack_rows(
     indices = dense.new_empty(rows * width)
     blocks = -(-width // PACK_BLOCK)
     if rows and blocks:
-        arguments = (dense, indptr, indices, dense.stride(0), num_rows)
+        arguments = (dense, indptr, indices, distance(dense, 0), num_rows)
         launcher["pack_ragged"][(rows, blocks)](*arguments, BLOCK=PACK_BLOCK, **LAUNCH_OPTIONS["pack_ragged"])
     return Ragged(indices, indptr)
 

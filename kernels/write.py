@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from .checks import Checks
 from .gather_host import check_index_cache
-from .layout import HEAD_DIM, INDEX_HEAD_DIM, RECORD_BYTES, ROPE, page_bytes
+from .layout import HEAD_DIM, INDEX_HEAD_DIM, RECORD_BYTES, ROPE, distance, page_bytes, pages_apart
 from .writer_options import WRITER_OPTIONS
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def check_record_cache(checks: Checks, cache: torch.Tensor) -> None:
     """Check a cache of KV records: uint8 [blocks, bs, 584] with an even page stride that holds a page."""
     checks.tensor("cache", cache, "uint8", (None, None, RECORD_BYTES), packed=1)
     if cache.dim() == 3:
-        needed, stride = page_bytes(cache.shape[1]), cache.stride(0)
+        needed, stride = page_bytes(cache.shape[1]), pages_apart(cache)
         # RoPE dims are stored as 16-bit values.
         checks.require(
             stride >= needed and stride % 2 == 0, "cache", f"a page stride of at least {needed}, even", stride
@@ -74,7 +74,7 @@ def write_main_cache(
     if rows == 0:
         return
     kernel = "insert_main_cache" if rotation is None else "insert_main_cache_rope"
-    strides = kv.stride(0), cache.shape[1], cache.stride(0)
+    strides = distance(kv, 0), cache.shape[1], pages_apart(cache)
     launcher[kernel][(rows,)](kv, *(rotation or ()), slots, cache, *strides, FNUZ=fnuz, **WRITER_OPTIONS[kernel])
 
 
@@ -111,6 +111,6 @@ def write_index_keys(
     if rows == 0:
         return
     constants = {"LAYOUT": layout, "FNUZ": fnuz, "POWER_OF_TWO": power_of_two}
-    strides = keys.stride(0), cache.shape[1], cache.stride(0)
+    strides = distance(keys, 0), cache.shape[1], distance(cache, 0)
     kernel = "insert_index_keys"
     launcher[kernel][(rows,)](keys, slots, cache, *strides, **constants, **WRITER_OPTIONS[kernel])

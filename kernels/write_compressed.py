@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from .checks import Checks
 from .gather_host import check_index_cache
-from .layout import HEAD_DIM, INDEX_HEAD_DIM, ROPE
+from .layout import HEAD_DIM, INDEX_HEAD_DIM, ROPE, distance, pages_apart
 from .write import check_record_cache
 from .writer_options import WRITER_OPTIONS
 
@@ -118,7 +118,7 @@ def store_compressor_state(
     if step.tokens == 0:
         return
     tensors = kv, score, ape, step.positions, step.state, step.state_slots
-    strides = kv.stride(0), score.stride(0), step.state.shape[1], step.state.stride(0)
+    strides = distance(kv, 0), distance(score, 0), step.state.shape[1], distance(step.state, 0)
     kernel = "store_compressor_state"
     launcher[kernel][(step.tokens,)](*tensors, *strides, RATIO=step.ratio, WIDTH=width, **WRITER_OPTIONS[kernel])
 
@@ -158,7 +158,7 @@ def compressed_slots(
     checks.done()
     if tokens == 0:
         return
-    sizes = tokens, block_table.stride(0), block_table.shape[1], block_size
+    sizes = tokens, distance(block_table, 0), block_table.shape[1], block_size
     tensors = positions, token_to_req, block_table, slots
     grid = (-(-tokens // _SLOTS_BLOCK),)
     kernel = "compressed_slots"
@@ -218,8 +218,8 @@ def write_compressed_cache(
         slots,
         rows,
         step.state.shape[1],
-        step.state.stride(0),
-        step.state_table.stride(0),
+        distance(step.state, 0),
+        distance(step.state_table, 0),
         RATIO=step.ratio,
         NUM_SPLITS=num_splits,
         **WRITER_OPTIONS[kernel],
@@ -235,7 +235,7 @@ def write_compressed_cache(
         slots,
         eps,
         cache.shape[1],
-        cache.stride(0),
+        pages_apart(cache),
         RATIO=step.ratio,
         SANITIZE=sanitize,
         **WRITER_OPTIONS[kernel],
@@ -318,10 +318,10 @@ def _insert_entries(
         slots,
         eps,
         step.state.shape[1],
-        step.state.stride(0),
-        step.state_table.stride(0),
+        distance(step.state, 0),
+        distance(step.state_table, 0),
         cache.shape[1],
-        cache.stride(0),
+        pages_apart(cache),
         **constants,
         **WRITER_OPTIONS[kernel],
     )

@@ -34,28 +34,32 @@ def markdown(run: Run) -> str:
 
 
 def facts(run: Run) -> str:
-    """The line that says where and when: machine, versions, load, date."""
+    """The line that says where, when and what: machine, versions, load, date, revision, bundles."""
     machine = run.machine
     gpu = [f"{machine.gpu}, driver {machine.driver}"] if machine.gpu else []
     where = [f"{machine.processor}, {machine.cores} cores", f"{machine.memory / 2**30:.0f} GiB", *gpu]
     versions = ", ".join(f"{name} {version}" for name, version in run.versions)
-    return f"{'; '.join(where)}; {versions}; load at the start {run.load}; {run.date}, {run.seconds:.0f} s"
+    revision = f"revision {run.revision}" if run.revision else "revision not noted"
+    bundles = "".join(f"; {name} {digest[:19]}" for name, digest in run.bundles)
+    when = f"load at the start {run.load}; {run.date}, {run.seconds:.0f} s"
+    return f"{'; '.join(where)}; {versions}; {when}; {revision}{bundles}"
 
 
 def value(measurement: Measurement) -> str:
     """A median with its unit and, where there are several samples, the quartiles around it."""
-    median = _number(measurement.median, measurement.unit)
+    median = number(measurement.median, measurement.unit)
     if measurement.count == 1 or measurement.least == measurement.most:
         return median
-    low, high = (_number(quartile, measurement.unit) for quartile in measurement.quartiles)
+    low, high = (number(quartile, measurement.unit) for quartile in measurement.quartiles)
     return f"{median} ({low if measurement.unit == 'B' else low.partition(' ')[0]} to {high})"
 
 
-def _number(number: float, unit: str) -> str:
+def number(found: float, unit: str) -> str:
+    """A number with its unit: three digits, or all of a whole number."""
     if unit == "B":
-        return amount(number)
-    digits = f"{number:.0f}" if float(number).is_integer() or abs(number) >= 1000 else f"{number:.3g}"
-    return f"{number:.4g} x" if unit == "x" else f"{digits} {unit}"
+        return amount(found)
+    digits = f"{found:.0f}" if float(found).is_integer() or abs(found) >= 1000 else f"{found:.3g}"
+    return f"{found:.4g} x" if unit == "x" else f"{digits} {unit}"
 
 
 def _cell(cell: Measurement | str | None) -> str:
@@ -65,8 +69,8 @@ def _cell(cell: Measurement | str | None) -> str:
 def bars(promises: Sequence[Bar]) -> Iterator[tuple[str, str, str, str]]:
     """For each promise its words, its bound, what was measured, and whether it is kept."""
     for bar in promises:
-        bound = f"{'at most' if bar.at_most else 'at least'} {_number(bar.bound, bar.unit)}"
-        measured = "not measured" if bar.measured is None else _number(bar.measured, bar.unit)
+        bound = f"{'at most' if bar.at_most else 'at least'} {number(bar.bound, bar.unit)}"
+        measured = "not measured" if bar.measured is None else number(bar.measured, bar.unit)
         said = {True: "met", False: "missed", None: ""}[bar.met]
         yield bar.what, bound, measured, ": ".join(filter(None, (said, bar.why)))
 

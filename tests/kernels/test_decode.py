@@ -24,6 +24,7 @@ from kernels import gfx950_partial, gfx950_tile, legacy_partial, legacy_tile, mo
 from kernels.decode import decode
 from kernels.decode_call import Segment
 from kernels.launchers import Platform
+from kernels.ragged import Ragged
 
 
 @pytest.fixture
@@ -166,3 +167,11 @@ def test_int64_lists_and_no_rows(launcher: Any) -> None:
     assert torch.equal(decode(launcher, GFX950, q, wide), decode(launcher, GFX950, q, main))
     empty = Segment(main.cache, ragged([]))
     assert decode(launcher, GFX950, q[:0], empty).shape == (0, 3, 512)
+
+
+def test_a_slot_that_int32_cannot_hold_is_not_attended(launcher: Any) -> None:
+    main, extra = segments(GFX950, [[4, 2]], [[3, 5]])
+    outside = Ragged(torch.tensor([3, 2**32 + 7, 5]), torch.tensor([0, 3]))
+    q = query(23, 1, 3)
+    wanted = decode(launcher, GFX950, q, main, extra, splits=1)
+    assert torch.equal(decode(launcher, GFX950, q, main, Segment(extra.cache, outside), splits=1), wanted)

@@ -12,6 +12,7 @@ from attention import (
     PLATFORMS,
     as_reference,
     constant_cache,
+    paged,
     query,
     ragged,
     random_cache,
@@ -153,3 +154,29 @@ def test_the_reducer_against_the_reference(launcher: Any, splits: int, sink: flo
     parts = reference.Partial(*(x.double().numpy() for x in (scratch.m, scratch.l, scratch.acc)))
     wanted = reference.reduce(parts, None if sinks is None else sinks.double().numpy())
     np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_groups_and_tails_cover_a_slice_once(launcher: Any) -> None:
+    """Rows of 0 to 131 entries, from none to two whole groups and a tail of each kind: slot s is lane s of the sum."""
+    lengths = (*range(0, 132, 3), 31, 32, 64, 65, 95, 96, 97, 127, 128, 130, 131)
+    cache = one_hot_cache(132)
+    main = Segment(cache, ragged([[]] * len(lengths)))
+    extra = Segment(cache, ragged([list(range(length)) for length in lengths], spare=70))
+    q = torch.zeros(len(lengths), 1, layout.HEAD_DIM, dtype=torch.bfloat16)
+    scratch = partial(launcher, GFX950, q, main, extra, static(1))
+    taken = scratch.acc[:, 0, 0].int()
+    wanted = torch.arange(layout.HEAD_DIM) < torch.tensor(lengths)[:, None]
+    assert torch.equal(taken, wanted.int())
+    assert torch.equal(scratch.l[:, 0, 0], torch.tensor(lengths).float())
+
+
+def one_hot_cache(slots: int) -> torch.Tensor:
+    """A cache with pages of two records; the record of slot s is 1 in dim s, and 0 elsewhere."""
+    pages = np.zeros((slots // 2, layout.page_bytes(2)), np.uint8)
+    one = next(byte for byte in range(256) if reference.fp8_value(byte, fnuz=False) == 1)
+    for slot in range(slots):
+        page, position = layout.page_of(slot, 2)
+        pages[page, layout.data_offset(position) + slot] = one
+        scale_at = layout.scale_offset(position, 2)
+        pages[page, scale_at : scale_at + layout.QUANT_BLOCKS] = layout.SCALE_BIAS
+    return paged(pages, 2)

@@ -196,11 +196,3 @@ def test_slices_cover_every_entry_once(splits: int) -> None:
     # Slices stand in order and overlap nowhere, so that counting to the length is covering it.
     assert (first[1:] >= end[:-1]).all()
     assert (np.where(held > 0, end, 0) <= lengths).all()
-
-
-@pytest.mark.parametrize("span", range(200))
-def test_groups_and_tails_cover_a_slice_once(span: int) -> None:
-    full = span // 64 * 64
-    groups = [entry for start in range(0, full, 64) for entry in range(start, start + 64)]
-    tails = [entry for tail in range(2) for entry in range(full + 32 * tail, min(full + 32 * tail + 32, span))]
-    assert groups + tails == list(range(span))
