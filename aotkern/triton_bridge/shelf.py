@@ -110,7 +110,7 @@ class Shelf:
         self.bundles, self.triton, self.mixed = tuple(bundles), triton, mixed
         self._kernels: dict[tuple[Target, Digest], list[Prebuilt]] = {}
         self._names: dict[str, Prebuilt] = {}
-        self._choices: dict[tuple[str, Digest], dict[tuple[str, ...], Mapping[str, str]]] = {}
+        self._choices: dict[tuple[str, Digest], dict[tuple[str, tuple[str, ...]], Chosen]] = {}
         for bundle in self.bundles:  # the first one counts
             target = bundle.manifest.target
             for entry in bundle.manifest.kernels:
@@ -119,7 +119,7 @@ class Shelf:
                 self._names.setdefault(entry.name, kernel)
             for chosen in _choices(bundle):
                 known = self._choices.setdefault((str(target), chosen.source), {})
-                known.setdefault(chosen.key, dict(chosen.config))
+                known.setdefault((chosen.tuner, chosen.key), chosen)
 
     def kernels(self, name: str, source: Digest, target: Target) -> tuple[Prebuilt, ...] | Refusal:
         """The kernels with this source for a device of this target, or why there is none.
@@ -197,15 +197,33 @@ class Shelf:
         told = choose(table, given, asked)
         return _refused(told if isinstance(told, Miss) else outcome)
 
-    def choice(self, source: Digest, target: Target, key: tuple[str, ...]) -> Mapping[str, str] | None:
-        """What an autotuner of this kernel chose for a tuning key, or None."""
-        return self._choices.get((str(target), source), {}).get(key)
+    def choice(self, source: Digest, target: Target, key: tuple[str, ...], tuner: str) -> Chosen | None:
+        """What this autotuner of a kernel chose for a tuning key, or None.
 
-    def usual(self, source: Digest, target: Target) -> Mapping[str, str] | None:
+        Args:
+            source: Digest of the kernel.
+            target: The device's.
+            key: The tuning key.
+            tuner: What the autotuner is; a choice of an older trace does not say that, and fits each.
+        """
+        known = self._choices.get((str(target), source), {})
+        return known.get((tuner, key)) or known.get(("", key))
+
+    def usual(self, source: Digest, target: Target, tuner: str) -> Chosen | None:
         """What it chose most often, or None where nothing is known."""
-        known = self._choices.get((str(target), source), {}).values()
-        counts = Counter(tuple(sorted(config.items())) for config in known)
-        return dict(min((-count, config) for config, count in counts.items())[1]) if counts else None
+        known = [choice for choice in self._known(source, target) if choice.tuner in ("", tuner)]
+        counts = Counter(choice.config for choice in known)
+        return min(known, key=lambda choice: (-counts[choice.config], choice.config)) if known else None
+
+    def no_choice(self, source: Digest, target: Target, tuner: str) -> str:
+        """Why an autotuner's choice is not known, in words."""
+        known = [choice for choice in self._known(source, target) if choice.tuner not in ("", tuner)]
+        if known:
+            return "no configuration is known (what was recorded is the choice among other configurations)"
+        return "no configuration is known"
+
+    def _known(self, source: Digest, target: Target) -> list[Chosen]:
+        return list(self._choices.get((str(target), source), {}).values())
 
 
 def fixed_types(arguments: Sequence[tuple[str, ArgumentSpec]]) -> tuple[str, ...]:
