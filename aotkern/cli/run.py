@@ -95,8 +95,20 @@ def document(bundles: Sequence[Bundle], rows: list[dict[str, Any]], status: int)
         "misses": counts["miss"],
         "tuned": counts["tuned"],
         "untuned": counts["untuned"],
+        "borrowed": sum("borrowed" in row for row in rows if row.get("event") == "tuned"),
+        "paper": sum("paper" in row for row in rows if row.get("event") == "tuned"),
         "reasons": [{"reason": reason, "count": count} for reason, count in _reasons(rows).most_common()],
     }
+
+
+def _origins(rows: list[dict[str, Any]]) -> str:
+    """Where known tunings come from, if that is not a measurement on this target."""
+    tuned = [row for row in rows if row.get("event") == "tuned"]
+    borrowed = Counter(str(row["borrowed"]) for row in tuned if "borrowed" in row)
+    parts = [f"{count} borrowed from {target}" for target, count in sorted(borrowed.items())]
+    paper = sum("paper" in row for row in tuned)
+    parts += [f"{paper} made on paper"] if paper else []
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _reasons(rows: list[dict[str, Any]]) -> Counter[str]:
@@ -121,7 +133,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
     reasons = _reasons(rows)
     lines = [
         f"{counts['process']} processes served: {counts['hit']} specialisations hit, {counts['miss']} missed; "
-        f"{counts['tuned']} tunings known, {counts['untuned']} not"
+        f"{counts['tuned']} tunings known{_origins(rows)}, {counts['untuned']} not"
     ]
     lines += [f"{count} x {reason}" for reason, count in reasons.most_common(SHOWN)]
     if len(reasons) > SHOWN:

@@ -69,7 +69,7 @@ class Choices:
             configs = original(tuner, kwargs, *rest, **more)
             try:
                 self._local.round = _Round(tuner, tuning_key(tuner, kwargs), len(configs))
-            except Exception:  # noqa: BLE001 - what goes wrong here must not stop the program that is recorded
+            except Exception:
                 self._local.round = None
             return configs
 
@@ -172,7 +172,7 @@ class Choices:
         try:
             target = describe.target_name(current_target())
             self._write(Unbuildable(_name(tuned_function(tuner)), target, reason, "untuned"))
-        except Exception:  # noqa: BLE001 - as above
+        except Exception:
             return
 
 
@@ -180,7 +180,7 @@ def _choices_of(tuner: Any) -> dict[Any, Any]:
     """An autotuner's table, as far as it is one."""
     try:
         return dict(tuner.cache)
-    except Exception:  # noqa: BLE001 - an autotuner of somebody's own
+    except Exception:
         return {}
 
 

@@ -175,7 +175,7 @@ _BACKENDS = {Backend.HIP: "amd", Backend.CUDA: "nvidia"}
 
 
 @contextmanager
-def _said_active(driver: Any, active: bool) -> Iterator[None]:  # noqa: FBT001
+def _said_active(driver: Any, active: bool) -> Iterator[None]:
     """Libraries ask each of Triton's drivers whether it has a device, and do without Triton where none says so."""
     own = vars(driver).get("is_active")
     driver.is_active = staticmethod(lambda: active)

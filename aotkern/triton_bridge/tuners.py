@@ -46,7 +46,7 @@ def _text(name: str, value: Any) -> str:
         return "?path"
     try:
         return Constant.of(value, name).text
-    except Exception:  # noqa: BLE001 - a value of somebody's class may refuse anything
+    except Exception:
         return f"?{type(value).__qualname__}"
 
 
