@@ -16,6 +16,7 @@ are words of aotkern and names of types: no `repr` and no message of somebody el
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -226,6 +227,34 @@ def merge(traces: Iterable[Trace]) -> Trace:
     for trace in traces:
         rows += [*trace.recorded, *trace.chosen, *trace.unbuildable]
     return Trace.of(rows)
+
+
+def choices(text: str, where: str) -> tuple[Chosen, ...]:
+    """Read the autotuners' choices of a bundle's provenance.
+
+    Raises:
+        IntegrityError: They are none.
+    """
+    found: list[Chosen] = []
+    for value in loads(text.encode(), where) if text else ():
+        item = _row(value, where)
+        if not isinstance(item, Chosen):
+            raise IntegrityError.one(where, "choices of autotuners", type(item).__name__)
+        found.append(item)
+    return tuple(found)
+
+
+def origins(borrowed: Iterable[str], paper: int) -> str:
+    """Where choices come from, if not from a measurement on the target that they are used on, in words.
+
+    Args:
+        borrowed: For each choice of another target, that target.
+        paper: How many were made on paper.
+    """
+    counts = Counter(borrowed)
+    parts = [f"{count} borrowed from {target}" for target, count in sorted(counts.items())]
+    parts += [f"{paper} made on paper"] if paper else []
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def row(value: Mapping[str, Any], where: str) -> Row:

@@ -1,8 +1,8 @@
 """From a request to bundles: plan, compile what the store does not have, assemble, publish.
 
 `compile_targets` does the work and keeps the result in memory, which is what audits need; `publish` writes bundles. A
-target with a declared variant that failed gets no bundle: a bundle holds everything that was declared for it or does not
-exist. A build of what was recorded, or one that is asked to go on, leaves out what cannot be built, and names it.
+target with a declared variant that failed gets no bundle: a bundle holds everything that was declared for it or does
+not exist. A build of what was recorded, or one that is asked to go on, leaves out what cannot be built, and names it.
 """
 
 from __future__ import annotations

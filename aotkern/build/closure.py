@@ -238,7 +238,7 @@ def _is_foreign(value: object) -> bool:
 
 
 def _is_machinery(value: object) -> bool:
-    """An object of Python's own library that does something, such as a logger or a lock: no part of what is computed."""
+    """An object of Python's own library that does something, such as a logger: no part of what is computed."""
     kind = type(value)
     root = kind.__module__.partition(".")[0]
     return root in sys.stdlib_module_names and (kind.__module__, kind.__qualname__) not in _RECORDS

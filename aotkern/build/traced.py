@@ -1,7 +1,7 @@
 """Kernels that a trace names: imported, held against the digests that were recorded, with exactly the traced variants.
 
 Values that a kernel reads from modules may have been computed from the device or the environment of the machine that
-recorded it: constants among them are set to what was recorded, before the digests are compared and anything is compiled.
+recorded it: constants among them are set to what was recorded, before digests are compared and anything is compiled.
 
 The other way to a `LoadedKernel` than a declaration; runs in a worker, as `registry` does.
 """

@@ -208,8 +208,8 @@ def notes(trace: Trace) -> Iterator[str]:
     if paper := [choice for choice in trace.chosen if choice.paper]:
         kernels = ", ".join(sorted({choice.kernel for choice in paper}))
         yield (
-            f"{len(paper)} choices of autotuners were made on paper, where times are made up: {kernels}; a build leaves "
-            "them out unless --paper-choices takes them"
+            f"{len(paper)} choices of autotuners were made on paper, where times are made up: {kernels}; "
+            "a build leaves them out unless --paper-choices takes them"
         )
 
 

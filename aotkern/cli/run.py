@@ -17,6 +17,7 @@ import click
 from aotkern.bundle import Bundle
 from aotkern.cli import common
 from aotkern.cli.record import run_command
+from aotkern.trace import origins
 from aotkern.triton_bridge import child, installed
 from aotkern.triton_bridge.serve import ON_MISS, UNTUNED
 from aotkern.triton_bridge.surroundings import BUNDLE, LOCK, OTHER_TRITON, SERVED_EVENTS
@@ -104,11 +105,8 @@ def document(bundles: Sequence[Bundle], rows: list[dict[str, Any]], status: int)
 def _origins(rows: list[dict[str, Any]]) -> str:
     """Where known tunings come from, if that is not a measurement on this target."""
     tuned = [row for row in rows if row.get("event") == "tuned"]
-    borrowed = Counter(str(row["borrowed"]) for row in tuned if "borrowed" in row)
-    parts = [f"{count} borrowed from {target}" for target, count in sorted(borrowed.items())]
-    paper = sum("paper" in row for row in tuned)
-    parts += [f"{paper} made on paper"] if paper else []
-    return f" ({', '.join(parts)})" if parts else ""
+    borrowed = [str(row["borrowed"]) for row in tuned if "borrowed" in row]
+    return origins(borrowed, sum("paper" in row for row in tuned))
 
 
 def _reasons(rows: list[dict[str, Any]]) -> Counter[str]:

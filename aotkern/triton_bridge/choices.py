@@ -34,6 +34,7 @@ class _Round:
         key: Its tuning key.
         candidates: How many configurations pruning left.
         benched: Those that were timed.
+        refused: For some of them, by their identity, why a build cannot express what they asked for.
         invented: Whether a device on paper made a time up.
     """
 
@@ -41,6 +42,7 @@ class _Round:
     key: tuple[Any, ...]
     candidates: int
     benched: list[Any] = field(default_factory=list)
+    refused: dict[int, Unbuildable] = field(default_factory=dict)
     invented: bool = False
 
 
@@ -59,6 +61,14 @@ class Choices:
     def benchmarking(self) -> bool:
         """Whether this thread is timing a candidate."""
         return getattr(self._local, "depth", 0) > 0
+
+    def refuse(self, row: Unbuildable) -> None:
+        """Write that something cannot be built; of a candidate only where it is chosen."""
+        current = self._round
+        if not self.benchmarking:
+            self._write(row)
+        elif current is not None and current.benched:
+            current.refused[id(current.benched[-1])] = row
 
     @property
     def _round(self) -> _Round | None:
@@ -141,6 +151,10 @@ class Choices:
         try:
             function = tuned_function(tuner)
             name, texts = _name(function), config_texts(config)
+            current = self._round
+            if current is not None and current.tuner is tuner and id(config) in current.refused:
+                self._write(current.refused[id(config)])
+                return
             if not kept(texts):
                 self._note(tuner, "its autotuner chose a configuration with a value that is no constant")
                 return

@@ -10,7 +10,7 @@ all values of its class: the value that is hardest to serve speaks for them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,15 +18,14 @@ from typing import Any
 from aotkern import tritons
 from aotkern.arguments import Pointer, Value
 from aotkern.bundle import Bundle
-from aotkern.canonical import loads
 from aotkern.digest import Digest
 from aotkern.dispatch import INTEGER_RANGES, SMALL_STORAGE, Choice, Miss, Table, Variant, choose
-from aotkern.errors import IntegrityError, Problem
+from aotkern.errors import Problem
 from aotkern.manifest import KernelEntry, VariantEntry
 from aotkern.spec import ArgumentSpec, Constant, Fixed, Group, Parameter, Runtime, VariantKey
 from aotkern.spec.key import flatten
 from aotkern.target import Target
-from aotkern.trace import TUNING, Chosen, row
+from aotkern.trace import TUNING, Chosen, choices
 
 OF_AN_INSTALLATION = ("extern_libs",)
 """Options that differ between two versions of Triton whose code may be mixed only by permission."""
@@ -117,7 +116,7 @@ class Shelf:
                 kernel = Prebuilt(bundle, entry)
                 self._kernels.setdefault((target, entry.source), []).append(kernel)
                 self._names.setdefault(entry.name, kernel)
-            for chosen in _choices(bundle):
+            for chosen in choices(bundle.provenance.get(TUNING, ""), f"{bundle.where}: {TUNING}"):
                 known = self._choices.setdefault((str(target), chosen.source), {})
                 known.setdefault((chosen.tuner, chosen.key), chosen)
 
@@ -249,15 +248,6 @@ def _other_types(kernel: Prebuilt, arguments: Sequence[tuple[str, ArgumentSpec]]
     problem = Problem(f"{name}: scalar types", built, asked)
     reason = f"{name}: no prebuilt variant has the scalar types {asked} (built: {built})"
     return Refusal(name, reason, str(kernel.variants[0].key), (problem,))
-
-
-def _choices(bundle: Bundle) -> Iterator[Chosen]:
-    text = bundle.provenance.get(TUNING)
-    for value in loads(text.encode(), f"{bundle.where}: {TUNING}") if text else ():
-        found = row(value, f"{bundle.where}: {TUNING}")
-        if not isinstance(found, Chosen):
-            raise IntegrityError.one(f"{bundle.where}: {TUNING}", "choices of autotuners", type(found).__name__)
-        yield found
 
 
 def _refused(miss: Miss) -> Refusal:

@@ -53,8 +53,7 @@ class Tracer:
             try:
                 made = original(src, target=target, options=options, **kwargs)
             except Exception as error:
-                if not self._choices.benchmarking:  # a candidate that fails is the autotuner's own affair
-                    self._refuse(src, target, f"it did not compile when it was recorded: {_kind(error)}", "compile")
+                self._refuse(src, target, f"it did not compile when it was recorded: {_kind(error)}", "compile")
                 raise
             self._record(src, target, options)
             return made
@@ -64,7 +63,11 @@ class Tracer:
     def _record(self, source: Any, target: Any, options: Any) -> None:
         try:
             asked = specialised.read(source, target, options)
-            self._write(_recorded(asked, trial=self._choices.benchmarking))
+            row = _recorded(asked, trial=self._choices.benchmarking)
+            if isinstance(row, Unbuildable):
+                self._choices.refuse(row)
+            else:
+                self._write(row)
         except ProblemsError as error:
             self._refuse(source, target, _reason(error, source), UNSUPPORTED)
         except Exception as error:  # what goes wrong here must not stop the program that is recorded
@@ -73,9 +76,10 @@ class Tracer:
     def _refuse(self, source: Any, target: Any, reason: str, kind: str) -> None:
         try:
             where = describe.target_name(current_target() if target is None else target)
-            self._write(Unbuildable(_name(source), where, reason, kind))
+            self._choices.refuse(Unbuildable(_name(source), where, reason, kind))
         except Exception as error:  # as above
-            self._write(Unbuildable(type(source).__qualname__, "", f"it could not be named: {_kind(error)}", kind))
+            nameless = f"it could not be named: {_kind(error)}"
+            self._choices.refuse(Unbuildable(type(source).__qualname__, "unknown", nameless, kind))
 
 
 def _kind(error: Exception) -> str:
