@@ -40,23 +40,26 @@ class Limits:
         lds_bytes: Most LDS (shared memory) that one workgroup may use, in bytes.
         wave: Lanes of a wave (warp).
         max_warps: Most waves of one workgroup.
+        units: Compute units (multiprocessors) of the largest common device of this architecture: what a device on paper
+            says that it has. Nothing that is built depends on it.
     """
 
     lds_bytes: int
     wave: int
     max_warps: int
+    units: int
 
 
 # Sources: AMD CDNA 3 and CDNA 4 ISA guides; CUDA programming guide, "compute capabilities" (opt-in shared memory).
 _LIMITS: dict[tuple[Backend, str], Limits] = {
-    (Backend.HIP, "gfx942"): Limits(65_536, 64, 16),
-    (Backend.HIP, "gfx950"): Limits(163_840, 64, 16),
-    (Backend.CUDA, "80"): Limits(166_912, 32, 32),
-    (Backend.CUDA, "86"): Limits(101_376, 32, 32),
-    (Backend.CUDA, "89"): Limits(101_376, 32, 32),
-    (Backend.CUDA, "90"): Limits(232_448, 32, 32),
-    (Backend.CUDA, "100"): Limits(232_448, 32, 32),
-    (Backend.CUDA, "120"): Limits(101_376, 32, 32),
+    (Backend.HIP, "gfx942"): Limits(65_536, 64, 16, 304),
+    (Backend.HIP, "gfx950"): Limits(163_840, 64, 16, 256),
+    (Backend.CUDA, "80"): Limits(166_912, 32, 32, 108),
+    (Backend.CUDA, "86"): Limits(101_376, 32, 32, 84),
+    (Backend.CUDA, "89"): Limits(101_376, 32, 32, 142),
+    (Backend.CUDA, "90"): Limits(232_448, 32, 32, 132),
+    (Backend.CUDA, "100"): Limits(232_448, 32, 32, 148),
+    (Backend.CUDA, "120"): Limits(101_376, 32, 32, 188),
 }
 
 _SPELLING = re.compile(

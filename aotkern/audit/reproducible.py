@@ -17,7 +17,6 @@ from pathlib import Path
 from aotkern.audit.findings import Finding, Verdict
 from aotkern.build import shipping
 from aotkern.build.builder import Compilation, Request, Step, compile_targets
-from aotkern.build.registry import Source
 from aotkern.build.revision import located
 from aotkern.bundle import encode
 from aotkern.digest import Digest
@@ -78,7 +77,7 @@ def _moved(request: Request, scratch: Path, change: Callable[[Path], None]) -> R
         if not copy.exists():
             _copy(root, copy)
         change(copy)
-        sources.append(Source(source.name, copy / path.relative_to(root)))
+        sources.append(replace(source, path=copy / path.relative_to(root)))
     return replace(request, sources=tuple(sources))
 
 
@@ -132,6 +131,10 @@ def audit(request: Request, progress: Progress = lambda _: None) -> Reproducible
     first = compile_targets(plain, progress)
     if first.failures:
         reason = f"{len(first.failures)} variants do not compile, the first: {first.failures[0]}"
+        return ReproducibleReport({}, {}, tuple(AXES), reason, 0)
+    if first.left_out:
+        row = first.left_out[0]
+        reason = f"{len(first.left_out)} kernels or variants are left out, the first: {row.kernel}: {row.reason}"
         return ReproducibleReport({}, {}, tuple(AXES), reason, 0)
     expected = _bundles(first)
     broken: dict[str, tuple[str, ...]] = {}

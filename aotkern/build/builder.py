@@ -1,7 +1,8 @@
 """From a request to bundles: plan, compile what the store does not have, assemble, publish.
 
 `compile_targets` does the work and keeps the result in memory, which is what audits need; `publish` writes bundles. A
-target with a variant that failed gets no bundle: a bundle holds everything that was declared for it or does not exist.
+target with a declared variant that failed gets no bundle: a bundle holds everything that was declared for it or does
+not exist. A build of what was recorded, or one that is asked to go on, leaves out what cannot be built, and names it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from aotkern.build import environment
 from aotkern.build.executor import EXECUTORS
-from aotkern.build.pool import Setting
+from aotkern.build.pool import STARTUP_SECONDS, Setting
 from aotkern.build.registry import Source
 from aotkern.build.store import Entry, Store
 from aotkern.bundle import SUFFIX, Bundle, write
@@ -26,6 +27,7 @@ from aotkern.manifest import KernelEntry, Launch, Manifest, ObjectEntry, Options
 from aotkern.spec import Constant, Parameter
 from aotkern.spec.expand import DEFAULT_LIMIT
 from aotkern.target import Target
+from aotkern.trace import Unbuildable
 
 SECONDS_PER_VARIANT = 300.0
 
@@ -39,7 +41,7 @@ class Request:
 
     Attributes:
         sources: Kernel sources.
-        targets: Targets, each once.
+        targets: Targets, each once; none for all that are declared or recorded.
         inherited: The caller's environment; see `environment.INHERITED`.
         only: Patterns for the variants to build (see `spec.select`); empty for all that are declared.
         jobs: Worker processes.
@@ -54,6 +56,9 @@ class Request:
             A wrong hint costs time and changes nothing else.
         executor: Where to compile; a name of `executor.EXECUTORS`.
         scheduler: Address of the executor's scheduler, if it has one.
+        partial: Leave out variants that fail, and build the others.
+        device: The device on paper under which sources are imported, or None for no device.
+        variables: Variables that kernel sources look at when they are imported; they are recorded in the manifest.
     """
 
     sources: tuple[Source, ...]
@@ -70,6 +75,9 @@ class Request:
     before: tuple[Path, ...] = ()
     executor: str = "local"
     scheduler: str = ""
+    partial: bool = False
+    device: Target | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +121,9 @@ class Compilation:
 
     Attributes:
         targets: What was built, for each target without failures.
-        failures: Variants that have no code object, with the reason.
+        failures: Variants that have no code object, with the reason; their targets are not built.
+        left_out: What is not built beside what is, with the reason.
+        asked: The targets that were asked for.
         seconds: Compile time of each variant that was compiled now.
         reused: How many came from the store.
         notes: What the declarations pay for without using it; see `lint`.
@@ -123,6 +133,8 @@ class Compilation:
 
     targets: dict[Target, TargetBuild] = field(default_factory=dict)
     failures: list[BuildError] = field(default_factory=list)
+    left_out: list[Unbuildable] = field(default_factory=list)
+    asked: tuple[Target, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     reused: int = 0
     notes: tuple[str, ...] = ()
@@ -161,19 +173,52 @@ def compile_targets(request: Request, progress: Callable[[Step], None] = lambda 
         BuildError: A kernel source failed in a way of its own.
         RemoteError: The scheduler cannot be reached, or was lost, or has no worker that can compile this.
     """
+    return compile_all((request,), progress)
+
+
+def compile_all(requests: Sequence[Request], progress: Callable[[Step], None] = lambda _: None) -> Compilation:
+    """Compile what several requests ask for, into one bundle for each target.
+
+    Args:
+        requests: No two of them have a kernel for a target in common.
+        progress: Told of every variant.
+
+    Raises:
+        AotkernError: As `compile_targets`.
+    """
     started = time.perf_counter()
+    result = Compilation()
+    works = [_compiled(request, result, progress) for request in requests]
+    asked = [target for work, request in zip(works, requests, strict=True) for target in work.targets(request)]
+    result.asked = tuple(dict.fromkeys(asked))
+    if any(request.partial for request in requests):
+        failed = [Unbuildable(error.key, _target_of(error.key), error.reason, "compile") for error in result.failures]
+        result.left_out, result.failures = [*result.left_out, *failed], []
+    result.targets = _assembled(works, result)
+    result.wall = time.perf_counter() - started
+    return result
+
+
+def _compiled(request: Request, result: Compilation, progress: Callable[[Step], None]) -> _Work:
+    """Compile one request."""
+    settings = {**environment.pinned(line_info=request.line_info), **request.variables}
     setting = Setting(
-        request.sources, environment.pinned(line_info=request.line_info), request.inherited, request.overrides
+        request.sources,
+        settings,
+        request.inherited,
+        request.overrides,
+        device=str(request.device) if request.device else "",
+        patience=max(STARTUP_SECONDS, request.seconds),
     )
     store = Store(request.store.absolute()) if request.store else None
     memo = _memo(store) if store else None
     before = [path for path in request.before if store and path.exists()]
-    result = Compilation()
     with EXECUTORS[request.executor](setting, request.jobs, 1 if before else None, request.scheduler) as executor:
         ahead = _ahead(store, before) if store else {}
         targets = [str(target) for target in request.targets]
         plan, toolchain = executor.plan(targets, request.only, request.limit, memo)
-        result.notes = tuple(plan["notes"])
+        result.notes = (*result.notes, *plan["notes"])
+        result.left_out += [Unbuildable(*row) for row in plan["left_out"]]
         work = _Work(plan, setting.settings, store, result, progress)
         if store:
             work.identify(toolchain())
@@ -181,12 +226,34 @@ def compile_targets(request: Request, progress: Callable[[Step], None] = lambda 
         executor.compile(missing[::-1] if request.reverse else missing, request.seconds, work.done, work.failed)
         if not store:
             work.identify(toolchain())
-    result.targets = work.assemble(request.targets)
     if store:
         store.trim()
         result.store_problem = store.problem
-    result.wall = time.perf_counter() - started
-    return result
+    return work
+
+
+def _target_of(key: str) -> str:
+    return key.partition("[")[2].partition("]")[0]
+
+
+def _assembled(works: Sequence[_Work], result: Compilation) -> dict[Target, TargetBuild]:
+    """The manifest of each target whose variants all have code objects."""
+    broken = {_target_of(error.key) for error in result.failures}
+    built: dict[Target, TargetBuild] = {}
+    for target in result.asked:
+        parts = [part for work in works if (part := work.part(target))]
+        if str(target) in broken or not parts:
+            continue
+        kernels = [entry for part in parts for entry in part.kernels]
+        objects = {digest: entry for part in parts for digest, entry in part.objects.items()}
+        variants = [row for part in parts for row in part.variants]
+        data = {digest: part.data[digest] for part in parts for digest in part.objects}
+        first = works[0]
+        manifest = Manifest.make(target, first.toolchain, first.settings, kernels, objects, variants)
+        reused = sum(part.reused for part in parts)
+        facts = {REUSED: f"{reused} of {len(variants)}"}
+        built[target] = TargetBuild(manifest, data, facts)
+    return built
 
 
 def _memo(store: Store) -> Path | None:
@@ -209,6 +276,17 @@ def _ahead(store: Store, before: Sequence[Path]) -> dict[Digest, Entry]:
     return found
 
 
+@dataclass(frozen=True)
+class _Part:
+    """What one request gives to the bundle of a target."""
+
+    kernels: list[KernelEntry]
+    objects: dict[Digest, ObjectEntry]
+    variants: list[tuple[VariantEntry, Options]]
+    data: Mapping[Digest, bytes]
+    reused: int
+
+
 class _Work:
     """The variants of a plan on their way from "planned" to "has a code object"."""
 
@@ -220,8 +298,8 @@ class _Work:
         result: Compilation,
         progress: Callable[[Step], None],
     ) -> None:
-        self._plan, self._settings, self._store, self._result, self._progress = plan, settings, store, result, progress
-        self._toolchain: dict[str, str] = {}
+        self._plan, self.settings, self._store, self._result, self._progress = plan, settings, store, result, progress
+        self.toolchain: dict[str, str] = {}
         self._content: dict[str, Digest] = {}
         self._facts: dict[str, dict[str, Any]] = {}
         self._data: dict[Digest, bytes] = {}
@@ -231,10 +309,10 @@ class _Work:
 
     def identify(self, toolchain: dict[str, str]) -> None:
         """Say what compiles; with that each variant has its content digest."""
-        self._toolchain = toolchain
+        self.toolchain = toolchain
         sources = {name: dumps(source) for name, _, source in self._plan["kernels"]}
         options = [dumps(known) for known in self._plan["options"]]
-        fixed = f"{dumps(dict(self._settings))},{dumps(toolchain)}"
+        fixed = f"{dumps(dict(self.settings))},{dumps(toolchain)}"
         for key, place in self._plan["variants"]:
             # The canonical text of [source, key, options, settings, toolchain], of which most parts recur.
             text = f"[{sources[key.partition('[')[0]]},{dumps(key)},{options[place]},{fixed}]"
@@ -251,7 +329,7 @@ class _Work:
                 continue
             self._reused.add(key)
             self._keep(key, entry.facts, entry.data, 0.0)
-        self._result.reused = len(self._reused)
+        self._result.reused += len(self._reused)
         return missing
 
     def done(self, key: str, answer: dict[str, Any], data: bytes) -> None:
@@ -277,32 +355,24 @@ class _Work:
         total = len(self._plan["variants"]) + len(self._plan["failures"])
         self._progress(Step(len(self._facts) + len(self._result.failures), total, key, seconds, error))
 
-    def assemble(self, targets: tuple[Target, ...]) -> dict[Target, TargetBuild]:
-        """The manifest of each target whose variants all have code objects."""
-        broken = {error.key.partition("[")[2].partition("]")[0] for error in self._result.failures}
+    def targets(self, request: Request) -> tuple[Target, ...]:
+        """The targets that the request asks for; of one that names none, those of its plan."""
+        return request.targets or tuple(map(Target.parse, self._plan["targets"]))
+
+    def part(self, target: Target) -> _Part | None:
+        """What there is for a target, or None."""
+        mine = [key for key in self._facts if f"[{target}](" in key]
+        if not mine:
+            return None
+        names = {key.partition("[")[0] for key in mine}
         kernels = [
             KernelEntry(name, tuple(Parameter(**row) for row in parameters), Digest.parse(source))
             for name, parameters, source in self._plan["kernels"]
+            if name in names
         ]
-        built: dict[Target, TargetBuild] = {}
-        for target in targets:
-            mine = [key for key in self._facts if f"[{target}](" in key]
-            if str(target) in broken or not mine:
-                continue
-            names = {key.partition("[")[0] for key in mine}
-            objects, variants = self._entries(mine)
-            manifest = Manifest.make(
-                target,
-                self._toolchain,
-                self._settings,
-                [kernel for kernel in kernels if kernel.name in names],
-                objects,
-                variants,
-            )
-            reused = f"{len(self._reused.intersection(mine))} of {len(mine)}"
-            bytes_of = {digest: self._data[digest] for digest in objects}
-            built[target] = TargetBuild(manifest, bytes_of, {REUSED: reused})
-        return built
+        objects, variants = self._entries(mine)
+        reused = len(self._reused.intersection(mine))
+        return _Part(kernels, objects, variants, self._data, reused)
 
     def _entries(self, keys: list[str]) -> tuple[dict[Digest, ObjectEntry], list[tuple[VariantEntry, Options]]]:
         objects: dict[Digest, ObjectEntry] = {}

@@ -1,9 +1,10 @@
 """What a kernel is made of: the text of its function and of everything that it reaches, as one digest.
 
 Covered are the functions that it calls, whichever way it reaches them; every global, closure value and class attribute
-that they read; default arguments, `noinline`, and the function that chooses its symbol. Not covered is where all this
-stands: paths, line numbers, module names, comments, blank lines, object addresses. What Triton, Python's own library,
-numpy or torch define is known by name only: the manifest records the toolchain beside this digest.
+that they read; default arguments of what it calls, `noinline`, and the function that chooses its symbol. Not covered is
+where all this stands: paths, line numbers, module names, comments, blank lines, object addresses; nor are the kernel's
+own default arguments, which its key overrides. What Triton, Python's own library, numpy or torch define is known by
+name only: the manifest records the toolchain beside this digest.
 """
 
 from __future__ import annotations
@@ -26,25 +27,57 @@ from aotkern.errors import InputError
 from aotkern.spec import Constant
 
 _FOREIGN = frozenset({*sys.stdlib_module_names, "triton", "numpy", "torch"})
+_RECORDS = frozenset({("types", "SimpleNamespace"), ("argparse", "Namespace")})
+"""Classes of Python's own library whose objects are nothing but the values that somebody put into them."""
+_PLAIN = (bytes, bytearray, range, slice)
 _MISSING = object()
 
 
 def digest(functions: Iterable[Any]) -> Digest:
-    """The digest of what these `@triton.jit` functions are made of, together and in this order."""
-    closure = _Closure()
-    roots = [closure.reference(function) for function in functions]
-    return Digest.of(dumps([roots, closure.rows]).encode())
+    """The digest of what a kernel and the functions that it is given are made of, together and in this order.
+
+    Args:
+        functions: `@triton.jit` functions; the first is the kernel.
+    """
+    return _walked(functions)[0]
+
+
+def readings(functions: Iterable[Any]) -> dict[str, str]:
+    """The values that these functions, and what they call, read from modules.
+
+    Args:
+        functions: As for `digest`.
+
+    Returns:
+        By `module:NAME`, and by `module:function(parameter)` for default arguments of what is called: the canonical
+        text of a constant, or `#` and a digest of anything else that is no function, class or module. A text is shown
+        only where it is a `tl.constexpr`, since it may say something of the machine.
+    """
+    return _walked(functions)[1]
+
+
+def _walked(functions: Iterable[Any]) -> tuple[Digest, dict[str, str]]:
+    made_of = list(functions)
+    closure = _Closure(made_of[0] if made_of else None)
+    roots = [closure.reference(function) for function in made_of]
+    return Digest.of(dumps([roots, closure.rows]).encode()), dict(sorted(closure.readings.items()))
 
 
 class _Closure:
     """Everything reached so far.
 
+    Args:
+        kernel: The function whose own defaults do not count.
+
     Attributes:
         rows: One for each function and class, in order of first use; they refer to each other by number.
+        readings: Values that were read from modules; see `readings`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kernel: Any) -> None:
         self.rows: list[list[Any]] = []
+        self.readings: dict[str, str] = {}
+        self._kernel, self._open = kernel, set[int]()
         self._numbers: dict[int, int] = {}
         self._alive: list[object] = []  # an address names an object only as long as that object lives
 
@@ -77,9 +110,16 @@ class _Closure:
         for base in (int, float, str, tuple):
             if isinstance(value, base):
                 return ["instance", kind, self.reference(base.__new__(base, value))]
-        if isinstance(value, numbers.Number):
+        if isinstance(value, (numbers.Number, *_PLAIN)):
             return ["instance", kind, repr(value)]
-        return ["instance", kind, self._members(getattr(value, "__dict__", {}))]
+        if _is_machinery(value):
+            return ["foreign", _name(value)]
+        if id(value) in self._open:
+            return ["cycle"]
+        self._open.add(id(value))
+        members = self._members(getattr(value, "__dict__", {}))
+        self._open.discard(id(value))
+        return ["instance", kind, members]
 
     def _row(self, value: Any) -> int:
         if id(value) not in self._numbers:
@@ -103,7 +143,8 @@ class _Closure:
             bool(getattr(function, "noinline", False)),
             self.reference(symbol) if symbol else [],
             text,
-            self._reads(text, function.get_capture_scope()),
+            self._reads(text, function.get_capture_scope(), getattr(function, "fn", function)),
+            *([] if function is self._kernel else self._defaults(text, getattr(function, "fn", function))),
         ]
 
     def _plain(self, function: FunctionType) -> list[Any]:
@@ -111,7 +152,9 @@ class _Closure:
         try:
             text = normalised(inspect.getsource(function))
             names = inspect.getclosurevars(function)
-            return ["function", function.__qualname__, text, self._reads(text, {**names.globals, **names.nonlocals})]
+            scope = {**names.globals, **names.nonlocals}
+            reads, defaults = self._reads(text, scope, function), self._defaults(text, function)
+            return ["function", function.__qualname__, text, reads, *defaults]
         except (OSError, SyntaxError, TypeError, ValueError, tokenize.TokenError):
             return ["function", function.__qualname__, _raw(function), []]
 
@@ -134,20 +177,44 @@ class _Closure:
                 rows.append([name, self.reference(inner)])
         return rows
 
-    def _reads(self, text: str, scope: Mapping[str, Any]) -> list[Any]:
+    def _reads(self, text: str, scope: Mapping[str, Any], function: Any) -> list[Any]:
         """Each outside name that a function reads, with what it stands for."""
+        own = getattr(function, "__globals__", {})
         reads: dict[str, list[Any]] = {}
-        for chain in names_read(text):
-            value = scope.get(chain[0], _MISSING)
+        for chain in names_read(text, defaults=False):
+            value, holder = scope.get(chain[0], _MISSING), ""
+            if chain[0] in own and own[chain[0]] is value:
+                holder = str(own.get("__name__", ""))
             taken = 1
             for attribute in chain[1:]:
                 if not isinstance(value, ModuleType):
                     break
+                holder = value.__name__
                 value = getattr(value, attribute, _MISSING)
                 taken += 1
             if value is not _MISSING:
-                reads[".".join(chain[:taken])] = self.reference(value)
+                reads[".".join(chain[:taken])] = reference = self.reference(value)
+                self._note(f"{holder}:{chain[taken - 1]}" if holder else "", reference)
         return [[name, reference] for name, reference in reads.items()]
+
+    def _defaults(self, text: str, function: Any) -> list[Any]:
+        """The values of default arguments that are not written out, for a caller that leaves these out."""
+        named = _named_defaults(text)
+        values = inspect.signature(function).parameters if named else {}
+        found: list[Any] = []
+        for name in named:
+            found.append([name, self.reference(values[name].default)])
+            self._note(f"{function.__module__}:{function.__qualname__}({name})", found[-1][1])
+        return [found] if found else []
+
+    def _note(self, place: str, reference: list[Any]) -> None:
+        """Keep a value that was read, if it is one."""
+        kind = reference[0]
+        if not place or kind in ("foreign", "row"):
+            return
+        inner = reference[1] if kind == "constexpr" else reference
+        shown = inner[0] == "constant" and (kind == "constexpr" or not inner[1].startswith('"'))
+        self.readings[place] = inner[1] if shown else f"#{Digest.of(dumps(reference).encode()).hex[:12]}"
 
 
 def is_jit(value: object) -> bool:
@@ -170,6 +237,13 @@ def _is_foreign(value: object) -> bool:
     return named and (root in _FOREIGN or inspect.isbuiltin(value)) and not is_constexpr(value)
 
 
+def _is_machinery(value: object) -> bool:
+    """An object of Python's own library that does something, such as a logger: no part of what is computed."""
+    kind = type(value)
+    root = kind.__module__.partition(".")[0]
+    return root in sys.stdlib_module_names and (kind.__module__, kind.__qualname__) not in _RECORDS
+
+
 def _name(value: object) -> str:
     return "" if isinstance(value, ModuleType) else f"{getattr(value, '__qualname__', type(value).__qualname__)}"
 
@@ -181,16 +255,106 @@ def _raw(function: FunctionType) -> str:
         return ""  # made at run time, such as the methods of a named tuple: its class says all there is
 
 
-def names_read(text: str) -> list[tuple[str, ...]]:
-    """Every dotted name that a function reads from outside, sorted; its own parameters hide what they are called."""
+def names_read(text: str, *, defaults: bool = True) -> list[tuple[str, ...]]:
+    """Every dotted name that a function reads from outside, sorted; what it has assigned before hides an outside name.
+
+    Args:
+        text: The function's text.
+        defaults: Whether names in its default arguments count.
+    """
     tree = ast.parse(text)
     function = tree.body[0]
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return sorted(_names([tree]))
     given = function.args
-    own = {arg.arg for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg) if arg}
-    inside = {chain for chain in _names(function.body) if chain[0] not in own}
-    return sorted(inside | set(_names([given, *function.decorator_list])))
+    own = [arg for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg) if arg]
+    body = _Body({arg.arg for arg in own}, function)
+    body.run(function.body)
+    around: list[ast.AST] = [*own, *function.decorator_list]
+    if defaults:
+        around += [value for value in (*given.defaults, *given.kw_defaults) if value is not None]
+    return sorted(body.read | set(_names(around)))
+
+
+def _named_defaults(text: str) -> list[str]:
+    """The parameters whose default is computed from names."""
+    function = ast.parse(text).body[0]
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return []
+    given = function.args
+    plain = [*given.posonlyargs, *given.args]
+    pairs = [*zip(plain[len(plain) - len(given.defaults) :], given.defaults, strict=True)]
+    pairs += [(arg, value) for arg, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value is not None]
+    return [arg.arg for arg, value in pairs if any(isinstance(node, ast.Name) for node in ast.walk(value))]
+
+
+class _Body:
+    """A function's statements, followed in order: Triton looks a name up outside until the function has assigned it.
+
+    Attributes:
+        read: The dotted names that are read from outside.
+    """
+
+    def __init__(self, own: set[str], function: ast.AST) -> None:
+        self.read: set[tuple[str, ...]] = set()
+        self._own = own
+        declared = (node.names for node in ast.walk(function) if isinstance(node, (ast.Global, ast.Nonlocal)))
+        self._outside = {name for names in declared for name in names}
+
+    def run(self, statements: Iterable[ast.stmt]) -> None:
+        """Follow a block."""
+        for statement in statements:
+            self._statement(statement)
+
+    def _statement(self, node: ast.stmt) -> None:
+        if isinstance(node, ast.Assign):
+            self._expressions(node.value)
+            self._assign(*node.targets)
+        elif isinstance(node, ast.AnnAssign):
+            self._expressions(node.annotation, node.value)
+            self._assign(*([node.target] if node.value else []))
+        elif isinstance(node, ast.If):
+            self._expressions(node.test)
+            then, otherwise = self._branch(node.body), self._branch(node.orelse)
+            self._own = then & otherwise
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            self._expressions(node.iter)
+            self._branch(node.body, node.target)
+            self._branch(node.orelse)
+        elif isinstance(node, ast.While):
+            self._expressions(node.test)
+            self._branch(node.body)
+            self._branch(node.orelse)
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            for item in node.items:
+                self._expressions(item.context_expr)
+                self._assign(*([item.optional_vars] if item.optional_vars else []))
+            self.run(node.body)
+        else:
+            self._expressions(node)
+
+    def _branch(self, statements: Iterable[ast.stmt], *targets: ast.expr) -> set[str]:
+        """Follow a block that may not run, or not always; the names that are the function's own at its end."""
+        before, self._own = self._own, set(self._own)
+        self._assign(*targets)
+        self.run(statements)
+        after, self._own = self._own, before
+        return after
+
+    def _assign(self, *targets: ast.expr) -> None:
+        for target in targets:
+            if isinstance(target, ast.Name):
+                self._own |= {target.id} - self._outside
+            elif isinstance(target, (ast.Tuple, ast.List)):
+                self._assign(*target.elts)
+            elif isinstance(target, ast.Starred):
+                self._assign(target.value)
+            else:
+                self._expressions(target)
+
+    def _expressions(self, *nodes: ast.AST | None) -> None:
+        there = (node for node in nodes if node is not None)
+        self.read |= {chain for chain in _names(there) if chain[0] not in self._own}
 
 
 def _names(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ...]]:

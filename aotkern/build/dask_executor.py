@@ -87,7 +87,8 @@ class DaskExecutor:
         shipment, own = shipping.packed(self._setting.sources), str(toolchain.own())
         kernels = {name: source for name, _, source in plan["kernels"]}
         settings, overrides = dict(self._setting.settings), dict(self._setting.overrides)
-        self._job = lambda: Job(shipment, settings, overrides, own, described(), kernels)
+        device, patience = self._setting.device, self._setting.patience
+        self._job = lambda: Job(shipment, settings, overrides, own, described(), kernels, device, patience)
         return plan, described
 
     def compile(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from aotkern.build import shipping, toolchain
-from aotkern.build.pool import Pool, Setting, WorkerProcess
+from aotkern.build.pool import STARTUP_SECONDS, Pool, Setting, WorkerProcess
 from aotkern.build.shipping import Shipment
 from aotkern.errors import AotkernError, BuildError
 
@@ -36,6 +36,8 @@ class Job:
         aotkern: Digest of the driver's aotkern; see `toolchain.own`.
         toolchain: What compiles, as the driver's plan states it; see `toolchain.describe`.
         kernels: The source digest of each kernel by name, as the driver's plan states it.
+        device: The target of the device on paper under which sources are imported, or nothing.
+        patience: Longest time for importing the sources, in seconds.
     """
 
     shipment: Shipment
@@ -44,6 +46,8 @@ class Job:
     aotkern: str
     toolchain: Mapping[str, str]
     kernels: Mapping[str, str]
+    device: str = ""
+    patience: float = STARTUP_SECONDS
 
     def differences(self, found_toolchain: Mapping[str, str], found_kernels: Mapping[str, str]) -> list[str]:
         """Why a machine with this toolchain and these kernels must not compile for this build."""
@@ -135,7 +139,15 @@ class Station:
                     raise _Refusal(f"aotkern: {self._job.aotkern} where the build was planned, {found} there")
                 place = tempfile.TemporaryDirectory(prefix="aotkern-", dir=folder, ignore_cleanup_errors=True)
                 sources, paths = shipping.unpacked(self._job.shipment, Path(place.name))
-                setting = Setting(sources, self._job.settings, dict(os.environ), self._job.overrides, paths)
+                setting = Setting(
+                    sources,
+                    self._job.settings,
+                    dict(os.environ),
+                    self._job.overrides,
+                    paths,
+                    self._job.device,
+                    self._job.patience,
+                )
                 # The memo outlives the station. And no reference to the station itself, which would keep it alive.
                 admit = functools.partial(_admit, self._job, folder / "aotkern.toolchain")
                 self._pool = Pool(setting, threads, 0, Path(place.name), admit)
@@ -146,7 +158,7 @@ class Station:
 def _admit(job: Job, memo: Path, process: WorkerProcess) -> None:
     """Hold a new worker process against the plan, before it compiles anything."""
     try:
-        found = process.ask({"do": "identify", "memo": str(memo)}, 120.0)
+        found = process.ask({"do": "identify", "memo": str(memo)}, job.patience)
     except (AotkernError, EOFError, TimeoutError) as error:
         reason = error.reason if isinstance(error, BuildError) else str(error)
         raise _Refusal(f"the kernel sources cannot be used there: {reason}") from None

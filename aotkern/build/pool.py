@@ -30,7 +30,7 @@ from aotkern.errors import AotkernError, BuildError, InputError, IntegrityError,
 
 # The child sees the parent's import path whatever its own environment says, and nothing else of the parent.
 _START = "import sys;sys.path[:]=sys.argv.pop(1).split(chr(10));from aotkern.build.worker import main;main()"
-_STARTUP_SECONDS = 120.0
+STARTUP_SECONDS = 120.0
 _FAREWELL_SECONDS = 5.0
 
 
@@ -44,6 +44,8 @@ class Setting:
         inherited: The caller's environment, of which little is used.
         overrides: Variables that an audit changes on purpose.
         paths: Folders that workers look for modules in before anywhere else.
+        device: The target of the device on paper under which sources are imported, or nothing.
+        patience: Longest time for importing the sources, and for the plan, in seconds.
     """
 
     sources: tuple[Source, ...]
@@ -51,6 +53,8 @@ class Setting:
     inherited: Mapping[str, str]
     overrides: Mapping[str, str]
     paths: tuple[str, ...] = ()
+    device: str = ""
+    patience: float = STARTUP_SECONDS
 
 
 class WorkerProcess:
@@ -90,10 +94,11 @@ class WorkerProcess:
         self._requests = os.fdopen(requests_in, "w", encoding="utf-8")
         self._answers, self._buffer = answers_out, bytearray()
         sources = [
-            [source.name, str(source.path) if source.path else None, source.allow_stale] for source in setting.sources
+            [source.name, str(source.path) if source.path else None, source.allow_stale, source.generated]
+            for source in setting.sources
         ]
-        self._starting = True
-        self._send({"sources": sources, "scratch": str(scratch)})
+        self._starting, self._patience = True, setting.patience
+        self._send({"sources": sources, "scratch": str(scratch), "device": setting.device})
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """Send a request and wait for its answer.
@@ -104,7 +109,7 @@ class WorkerProcess:
             EOFError: The worker died; the message says what it last printed.
         """
         if self._starting:
-            self._receive(_STARTUP_SECONDS)
+            self._receive(self._patience)
             self._starting = False
         self._send(request)
         return self._receive(seconds)
@@ -293,12 +298,14 @@ class Pool:
         self._give(first)
         return plan, told.result
 
-    @staticmethod
-    def _asked(worker: WorkerProcess, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _asked(self, worker: WorkerProcess, request: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            return worker.ask(request, _STARTUP_SECONDS)
-        except (EOFError, TimeoutError) as error:
+            return worker.ask(request, self._setting.patience)
+        except EOFError as error:
             raise BuildError("kernel sources", str(error)) from error
+        except TimeoutError as error:
+            advice = "to import them; a longer --timeout allows more, and fewer --jobs import at the same time"
+            raise BuildError("kernel sources", f"{error} {advice}") from error
 
     def compile(
         self,

@@ -36,11 +36,14 @@ class Source:
         path: The file or folder, or None to look on the import path. A file of plain rows (`.jsonl`) is a trace; see
             `aotkern.build.traced`.
         allow_stale: Traces only: take kernels whose source has changed since they were recorded.
+        generated: Traces only: execute the text of kernels that were generated at run time. Nothing but a person's
+            `--generated` sets it, so that a trace is data wherever it is given.
     """
 
     name: str
     path: Path | None = None
     allow_stale: bool = False
+    generated: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Source:

@@ -13,7 +13,7 @@ import importlib.util
 import os
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -90,14 +90,14 @@ def packed(sources: Iterable[Source]) -> Shipment:
             moved.append(source)
         elif is_trace(source):
             _add(files, ((f"{place}/{source.path.name}", source.path),))
-            moved.append(Source(source.name, Path(place, source.path.name), source.allow_stale))
+            moved.append(replace(source, path=Path(place, source.path.name)))
             for top in _modules_of(source.path):
                 paths += _module(top, f"{place}/{top}", files)
         else:
             path = source.path.resolve()
             root = root_of(path)
             _add(files, _renamed(root, f"{place}/{root.name}"))
-            moved.append(Source(source.name, Path(place, root.name) / path.relative_to(root), source.allow_stale))
+            moved.append(replace(source, path=Path(place, root.name) / path.relative_to(root)))
     return Shipment(files, tuple(moved), tuple(paths))
 
 
@@ -175,5 +175,5 @@ def unpacked(shipment: Shipment, folder: Path) -> tuple[tuple[Source, ...], tupl
             raise InputError.one(name, "a path inside the shipment", "one that leads out of it")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    sources = tuple(Source(s.name, folder / s.path if s.path else None, s.allow_stale) for s in shipment.sources)
+    sources = tuple(replace(s, path=folder / s.path if s.path else None) for s in shipment.sources)
     return sources, tuple(str(folder / path) for path in shipment.paths)

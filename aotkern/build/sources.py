@@ -12,10 +12,6 @@ from aotkern.build.registry import SHIPPED, Source
 from aotkern.build.revision import describe
 from aotkern.bundle import LEVEL
 from aotkern.errors import MissingToolError
-from aotkern.target import Target
-
-DEFAULT_TARGETS = (Target.parse("gfx942"), Target.parse("gfx950"), Target.parse("cuda:90"))
-"""Targets of a build that names none; those for which nothing is declared are left out."""
 
 
 def parse(texts: Sequence[str]) -> tuple[Source, ...]:

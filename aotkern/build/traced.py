@@ -1,5 +1,8 @@
 """Kernels that a trace names: imported, held against the digests that were recorded, with exactly the traced variants.
 
+Values that a kernel reads from modules may have been computed from the device or the environment of the machine that
+recorded it: constants among them are set to what was recorded, before digests are compared and anything is compiled.
+
 The other way to a `LoadedKernel` than a declaration; runs in a worker, as `registry` does.
 """
 
@@ -8,15 +11,17 @@ from __future__ import annotations
 import importlib
 import linecache
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
-from aotkern.build.registry import LoadedKernel, Source, loaded
-from aotkern.errors import InputError, Problem
-from aotkern.spec import Fixed, Kernel, VariantKey
+from aotkern.build import closure, named
+from aotkern.build.registry import LoadedKernel, Source, describe, loaded
+from aotkern.errors import AotkernError, InputError
+from aotkern.spec import Constant, DtypeName, Fixed, Kernel, VariantKey
 from aotkern.target import Target
-from aotkern.trace import Recorded, Trace
+from aotkern.trace import GENERATED, Recorded, Trace, Unbuildable
 
 SUFFIX = ".jsonl"
 
@@ -26,33 +31,149 @@ def is_trace(source: Source) -> bool:
     return source.path is not None and source.path.suffix == SUFFIX
 
 
-def load(source: Source) -> tuple[LoadedKernel, ...]:
+@dataclass(frozen=True)
+class Loaded:
     """The kernels of a trace.
 
+    Attributes:
+        kernels: Those that are here as they were recorded.
+        left_out: Those that are not, with the reason, for each target that they were planned for.
+        notes: Values of modules that were set to what was recorded.
+    """
+
+    kernels: tuple[LoadedKernel, ...]
+    left_out: tuple[Unbuildable, ...]
+    notes: tuple[str, ...]
+
+
+def load(source: Source) -> Loaded:
+    """Import the kernels of a trace; one that cannot be had leaves the others as they are.
+
     Raises:
-        InputError: A module cannot be imported, a kernel is not there any more, or its source has changed since it was
-            recorded and `allow_stale` does not take it; all problems at once.
-        IntegrityError: The file is no trace.
+        InputError: The source is no trace.
+        IntegrityError: The file is damaged.
     """
     path = source.path
     if path is None:
         raise InputError.one(source.name, "the file of a trace", "a module")
+    trace = Trace.parse(path.read_bytes(), str(path))
     rows: dict[str, list[Recorded]] = {}
-    for row in Trace.parse(path.read_bytes(), str(path)).recorded:
+    for row in trace.recorded:
         rows.setdefault(row.key.kernel, []).append(row)
-    kernels: list[LoadedKernel] = []
-    problems: list[Problem] = []
+    loading = _Loading(source)
     for name, recorded in rows.items():
+        loading.add(name, recorded)
+    return Loaded(tuple(loading.kernels), (*trace.unbuildable, *loading.left_out), tuple(sorted(loading.notes)))
+
+
+class _Loading:
+    """Kernels on their way from the rows of a trace.
+
+    Attributes:
+        kernels: Those that were found.
+        left_out: Those that were not.
+        notes: Values that were set.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.kernels: list[LoadedKernel] = []
+        self.left_out: list[Unbuildable] = []
+        self.notes: set[str] = set()
+
+    def add(self, name: str, rows: Sequence[Recorded]) -> None:
+        """Find one kernel, with the values that it read when it was recorded."""
+        first = rows[0]
+        if first.text and not self._source.generated:
+            self._leave(rows, "it was generated at run time; --generated builds it", "generated")
+            return
         try:
-            kernel = _kernel(name, recorded)
-        except InputError as error:
-            problems.extend(error.problems)
+            if first.text and first.module not in sys.modules:
+                _execute(first.module, first.text)
+            suffix = "".join(f".{function}" for function, _ in first.functions)
+            choices = _found(first.module, name[len(first.module) + 1 :].removesuffix(suffix))
+            functions = {qualified: _found(module, qualified)[0] for qualified, module in first.functions}
+        except _AbsentError as error:
+            self._leave(rows, str(error), error.kind)
+            return
+        self.notes.update(bound(first.reads))
+        try:
+            kernel = self._nearest(name, choices, functions, rows)
+        except (AotkernError, RecursionError) as error:
+            self._leave(rows, f"it cannot be read here: {error}", "absent")
+            return
+        fitting = [row for row in rows if self._source.allow_stale or row.source == kernel.source]
+        if fitting:
+            self.kernels.append(replace(kernel, keys=tuple(row.key for row in fitting)))
+        made_of = (kernel.declaration.function, *(functions[key] for key in sorted(functions)))
+        for row in rows:
+            if row not in fitting:
+                self._leave([row], *_difference(row, kernel, made_of))
+
+    @staticmethod
+    def _nearest(
+        name: str, choices: Sequence[Any], functions: dict[str, Any], rows: Sequence[Recorded]
+    ) -> LoadedKernel:
+        """Of several functions under one name the one that was recorded; without one, that at the very place."""
+        kernels = [loaded(Kernel(function, name=name), functions) for function in choices]
+        recorded = {row.source for row in rows}
+        return next((kernel for kernel in kernels if kernel.source in recorded), kernels[0])
+
+    def _leave(self, rows: Sequence[Recorded], reason: str, kind: str) -> None:
+        left = {(row.key.kernel, str(row.key.target)): None for row in rows}
+        self.left_out += [Unbuildable(kernel, target, reason, kind) for kernel, target in left]
+
+
+def bound(reads: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Set values of modules to what was recorded, where these are constants; says which of them were others here."""
+    for place, text in reads:
+        module, _, name = place.partition(":")
+        holder = sys.modules.get(module)
+        if holder is None or text.startswith("#") or "(" in name or not hasattr(holder, name):
             continue
-        problems.extend([] if source.allow_stale else _stale(kernel, recorded))
-        kernels.append(kernel)
-    if problems:
-        raise InputError(problems)
-    return tuple(kernels)
+        value = getattr(holder, name)
+        fixed = closure.is_constexpr(value)
+        here = _constant_text(value.value if fixed else value)
+        if here in ("", text):
+            continue
+        recorded = _python(text)
+        setattr(holder, name, type(value)(recorded) if fixed else recorded)
+        yield f"{module}.{name}: {text} when recorded, {here} here; built as it was recorded"
+
+
+def _constant_text(value: object) -> str:
+    try:
+        return Constant.of(value).text
+    except InputError:
+        return ""
+
+
+def _python(text: str) -> Any:
+    """A recorded constant as Python and Triton hold it."""
+    value = Constant.parse(text).value
+    if isinstance(value, DtypeName):
+        from triton.language.core import dtype  # noqa: PLC0415 - in a worker
+
+        return dtype(value.name)
+    return value
+
+
+def _difference(row: Recorded, kernel: LoadedKernel, made_of: Sequence[Any]) -> tuple[str, str]:
+    """Why a kernel is not the one that was recorded: reason and kind."""
+    before = dict(row.reads)
+    here = {place: text for place, text in closure.readings(made_of).items() if not place.startswith(GENERATED)}
+    other = [
+        f"{place.replace(':', '.')}: {_shown(before[place])} when recorded, {_shown(here[place])} here"
+        for place in sorted(before.keys() & here.keys())
+        if before[place] != here[place]
+    ]
+    if other and before.keys() == here.keys():
+        return f"it reads {'; '.join(other)}", "values"
+    return f"stale: its source has changed (recorded {row.source.short}, here {kernel.source.short})", "stale"
+
+
+def _shown(text: str) -> str:
+    return "one value" if text.startswith("#") else text
 
 
 def keys(kernel: LoadedKernel, target: Target, limit: int) -> tuple[VariantKey, ...] | None:
@@ -80,21 +201,23 @@ def widest(found: tuple[VariantKey, ...]) -> tuple[str, int]:
     return max(((name, len(texts)) for name, texts in constants.items()), key=lambda pair: pair[1])
 
 
-def _kernel(name: str, rows: list[Recorded]) -> LoadedKernel:
-    first = rows[0]
-    if first.text and first.module not in sys.modules:
-        _execute(first.module, first.text)
-    suffix = "".join(f".{function}" for function, _ in first.functions)
-    function = _resolve(first.module, name[len(first.module) + 1 :].removesuffix(suffix))
-    functions = {qualified: _resolve(module, qualified) for qualified, module in first.functions}
-    return loaded(Kernel(function, name=name), functions, tuple(row.key for row in rows))
+class _AbsentError(Exception):
+    """A module or function that is not here.
+
+    Attributes:
+        kind: Why, as one of `trace.KINDS`.
+    """
+
+    def __init__(self, reason: str, kind: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
 
 
 def _execute(name: str, text: str) -> None:
     """Make a module of the text of one that was generated when it was recorded.
 
     Raises:
-        InputError: It does not run here, for example because it needs another version of torch.
+        _AbsentError: It does not run here, for example because it needs another version of torch.
     """
     module, file = ModuleType(name), f"{name}.py"
     module.__file__ = file
@@ -103,32 +226,22 @@ def _execute(name: str, text: str) -> None:
     try:
         exec(compile(text, file, "exec"), vars(module))  # noqa: S102 - the user asked for it: `--generated`
     except Exception as error:
-        found = f"{type(error).__name__}: {error}"
-        raise InputError.one(name, "a module that can be executed where it is built", found) from error
+        raise _AbsentError(f"its text does not run here: {type(error).__name__}: {error}", "import") from error
     sys.modules[name] = module
 
 
-def _resolve(module: str, qualified: str) -> Any:
-    """The JIT function with this name, under whatever is wrapped around it (autotuners, heuristics)."""
-    where = f"{module}.{qualified}"
+def _found(module: str, qualified: str) -> list[Any]:
+    """The JIT functions with this name in a module, the one at that very place first.
+
+    Raises:
+        _AbsentError: There is none.
+    """
     try:
-        found: Any = importlib.import_module(module)
-    except Exception as error:
-        raise InputError.one(
-            where, f"a module {module} on the import path", f"{type(error).__name__}: {error}"
-        ) from error
-    for part in qualified.split("."):
-        found = getattr(found, part, None)
-    while found is not None and not hasattr(found, "get_capture_scope"):
-        found = getattr(found, "fn", None)
-    if found is None:
-        raise InputError.one(where, "the kernel that was recorded", "no such kernel in the installed module")
+        holder = importlib.import_module(module)
+    except (Exception, SystemExit) as error:
+        reason = f"module {module} cannot be imported here: {describe(error)}"
+        raise _AbsentError(reason, "import") from error
+    found = list(named.candidates(holder, qualified))
+    if not found:
+        raise _AbsentError(f"no kernel {qualified} in module {module}, which is here", "absent")
     return found
-
-
-def _stale(kernel: LoadedKernel, rows: list[Recorded]) -> Iterator[Problem]:
-    for digest in sorted({row.source for row in rows if row.source != kernel.source}):
-        where = f"kernel {kernel.declaration.name}"
-        yield Problem(
-            where, f"the source that was recorded ({digest.short})", f"stale: {kernel.source.short} is installed"
-        )

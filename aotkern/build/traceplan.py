@@ -12,14 +12,15 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from aotkern.canonical import dumps
 from aotkern.spec import ArgumentSpec, Constant, Fixed, Group, Runtime, VariantKey
 from aotkern.target import Backend, Target
-from aotkern.trace import Chosen, Recorded, Trace, Unbuildable
+from aotkern.trace import Chosen, Recorded, Trace, Unbuildable, merge
 
 HINTS = {
     Backend.HIP: ("kpack", "matrix_instr_nonkdim", "schedule_hint", "waves_per_eu"),
@@ -31,36 +32,85 @@ MANY = 16
 """From so many constants of one parameter on, a note asks whether it should be a run-time argument."""
 
 
-def planned(trace: Trace, targets: Sequence[Target], *, widen: bool, exclude: Sequence[str] = ()) -> Trace:
-    """The variants to build, each for one of the targets.
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What is built under the device on which it was recorded.
+
+    Attributes:
+        device: Where its kernels were recorded.
+        trace: The variants to build, each for one of the targets.
+    """
+
+    device: Target
+    trace: Trace
+
+
+def passes(trace: Trace, targets: Sequence[Target], *, widen: bool) -> tuple[Pass, ...]:
+    """The variants to build, by the device on which they were recorded: modules may look at it when imported.
 
     Args:
-        trace: What was recorded.
+        trace: What was recorded, and is to be built.
         targets: For what to build.
         widen: Add general variants.
-        exclude: Patterns of kernel names to leave out.
     """
     wanted: dict[str, list[Recorded]] = {}
     for row in trace.recorded:
-        if not _unwanted(row, trace.chosen) and not any(fnmatchcase(row.key.kernel, pattern) for pattern in exclude):
+        if not _unwanted(row, trace.chosen):
             name = ".".join((row.key.kernel, *(function for function, _ in row.functions)))
             wanted.setdefault(name, []).append(replace(row, key=replace(row.key, kernel=name)))
-    rows: list[Recorded] = []
+    found: dict[Target, list[Recorded]] = {}
     for target, recorded in itertools.product(targets, wanted.values()):
         nearest = min(_distance(row.key.target, target) for row in recorded)
-        for row in recorded:
-            for key in _translated(row.key, target) if _distance(row.key.target, target) == nearest else ():
+        rows = [row for row in recorded if _distance(row.key.target, target) == nearest]
+        device = min((row.key.target for row in rows), key=str)
+        for row in rows:
+            for key in _translated(row.key, target):
                 wider = general(key, row.constexprs) if widen else iter(())
-                rows += [replace(row, key=one, heuristic=(), trial=False) for one in (key, *wider)]
-    return Trace.of(rows)
+                made = [replace(row, key=one, heuristic=(), trial=False) for one in (key, *wider)]
+                found.setdefault(device, []).extend(made)
+    return tuple(Pass(device, Trace.of(rows)) for device, rows in sorted(found.items(), key=lambda item: str(item[0])))
+
+
+def planned(trace: Trace, targets: Sequence[Target], *, widen: bool) -> Trace:
+    """All that is to be built of a trace, whichever device it was recorded on; see `passes`."""
+    return merge(found.trace for found in passes(trace, targets, widen=widen))
+
+
+def recorded_targets(trace: Trace) -> tuple[Target, ...]:
+    """The targets on which something was recorded, in alphabetical order."""
+    return tuple(sorted({row.key.target for row in trace.recorded}, key=str))
+
+
+def without_excluded(trace: Trace, patterns: Sequence[str]) -> Trace:
+    """A trace without the kernels that somebody does not want."""
+
+    def stays(name: str) -> bool:
+        return not any(fnmatchcase(name, pattern) for pattern in patterns)
+
+    recorded = [row for row in trace.recorded if stays(row.key.kernel)]
+    chosen = [row for row in trace.chosen if stays(row.kernel)]
+    return Trace.of([*recorded, *chosen, *(row for row in trace.unbuildable if stays(row.kernel))])
+
+
+def without_paper(trace: Trace) -> Trace:
+    """A trace without the choices that were made by times that a device on paper made up."""
+    return Trace.of([*trace.recorded, *(row for row in trace.chosen if not row.paper), *trace.unbuildable])
+
+
+def untuned(trace: Trace) -> Iterator[Unbuildable]:
+    """Kernels that only benchmarks asked for, and of which no configuration was chosen: nothing of them is built."""
+    asked = {row.key.kernel for row in trace.recorded if not _unwanted(row, trace.chosen)}
+    candidates: Counter[tuple[str, str]] = Counter()
+    candidates.update((row.key.kernel, str(row.key.target)) for row in trace.recorded if row.key.kernel not in asked)
+    for (kernel, target), count in sorted(candidates.items()):
+        yield Unbuildable(kernel, target, f"{count} candidates were benchmarked, and none was chosen", "untuned")
 
 
 def without_generated(trace: Trace) -> Trace:
     """A trace whose generated kernels are not built: their text is not executed unless somebody asks for it."""
-    rows = [
-        Unbuildable(row.key.kernel, str(row.key.target), "it was generated at run time; --generated builds it")
-        if row.text
-        else row
+    reason = "it was generated at run time; --generated builds it"
+    rows: list[Recorded | Unbuildable] = [
+        Unbuildable(row.key.kernel, str(row.key.target), reason, "generated") if row.text else row
         for row in trace.recorded
     ]
     return Trace.of([*rows, *trace.chosen, *trace.unbuildable])
@@ -129,20 +179,24 @@ def _with(key: VariantKey, change: Callable[[Runtime], Runtime]) -> VariantKey:
 
 
 def tuning(chosen: Sequence[Chosen], target: Target) -> str:
-    """The autotuners' choices for a bundle's provenance.
+    """The autotuners' choices for a bundle's provenance."""
+    rows = chosen_for(chosen, target)
+    return dumps([choice.to_json() for choice in rows]) if rows else ""
+
+
+def chosen_for(chosen: Sequence[Chosen], target: Target) -> list[Chosen]:
+    """The choices that go with a target.
 
     What was measured on the target itself comes first; a key that was measured elsewhere only is taken from there.
     """
-    rows: dict[tuple[str, str, tuple[str, ...]], Chosen] = {}
-    for choice in sorted(chosen, key=lambda choice: choice.target != str(target)):
-        rows.setdefault((choice.kernel, str(choice.source), choice.key), choice)
-    return dumps([choice.to_json() for choice in rows.values()]) if rows else ""
+    rows: dict[tuple[str, str, str, tuple[str, ...]], Chosen] = {}
+    for choice in sorted(chosen, key=lambda choice: (choice.target != str(target), choice.paper)):
+        rows.setdefault((choice.kernel, str(choice.source), choice.tuner, choice.key), choice)
+    return list(rows.values())
 
 
 def notes(trace: Trace) -> Iterator[str]:
-    """What people should know of a trace: what cannot be built, and constants that look like run-time values."""
-    for row in trace.unbuildable:
-        yield f"kernel {row.kernel} ({row.target}): not built: {row.reason}"
+    """What people should know of a trace: constants that look like run-time values, and choices that say nothing."""
     values: dict[tuple[str, str], set[str]] = {}
     for recorded in trace.recorded:
         for name, spec in recorded.key.arguments:
@@ -151,3 +205,30 @@ def notes(trace: Trace) -> Iterator[str]:
     for (kernel, name), texts in sorted(values.items()):
         if len(texts) >= MANY:
             yield f"kernel {kernel}: argument {name} took {len(texts)} values: could it be a run-time argument?"
+    if paper := [choice for choice in trace.chosen if choice.paper]:
+        kernels = ", ".join(sorted({choice.kernel for choice in paper}))
+        yield (
+            f"{len(paper)} choices of autotuners were made on paper, where times are made up: {kernels}; "
+            "a build leaves them out unless --paper-choices takes them"
+        )
+
+
+def carried(trace: Trace, targets: Sequence[Target]) -> Iterator[str]:
+    """What is built for a target that it was not recorded on: the program itself may ask for others there."""
+    for target in targets:
+        there = {row.key.kernel for row in trace.recorded if row.key.target == target}
+        others = [row for row in trace.recorded if row.key.kernel not in there]
+        kernels = {row.key.kernel for row in others}
+        if kernels:
+            origins = ", ".join(sorted({str(row.key.target) for row in others}))
+            yield (
+                f"{target}: {len(kernels)} kernels are built from what was recorded on {origins}; the program may ask "
+                f"for other variants on {target}: record it there too, which a device on paper can do"
+            )
+        borrowed = [choice for choice in chosen_for(trace.chosen, target) if choice.target != str(target)]
+        if borrowed:
+            origins = ", ".join(sorted({choice.target for choice in borrowed}))
+            yield f"{target}: {len(borrowed)} choices of autotuners are borrowed from {origins}"
+        paper = [choice for choice in chosen_for(trace.chosen, target) if choice.paper]
+        if paper:
+            yield f"{target}: {len(paper)} choices of autotuners were made on paper, where times are made up"

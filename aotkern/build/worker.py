@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
@@ -25,6 +26,7 @@ from aotkern.errors import AotkernError, BuildError, InputError, MissingToolErro
 from aotkern.spec import VariantKey, expand
 from aotkern.spec.select import selected
 from aotkern.target import Target
+from aotkern.triton_bridge.paper import paper_device
 
 _WATCH_SECONDS = 1.0
 
@@ -53,11 +55,12 @@ class Worker:
     """The state of one worker: its kernels.
 
     Args:
-        sources: `[name, path or None, allow_stale]` of each source.
+        sources: `[name, path or None, allow_stale, generated]` of each source.
         scratch: Where code objects are left for the parent.
+        device: The target of the device on paper under which sources are imported, or nothing for no device.
     """
 
-    def __init__(self, sources: list[tuple[str, str | None, bool]], scratch: Path) -> None:
+    def __init__(self, sources: list[tuple[str, str | None, bool, bool]], scratch: Path, device: str) -> None:
         # The compiler is imported before bytecode caches are turned off: its own are sound, while a stale one beside a
         # kernel source would let old constants meet new text.
         try:
@@ -68,11 +71,20 @@ class Worker:
         sys.dont_write_bytecode = True
         sys.pycache_prefix = str(scratch / "pycache")
         self.scratch = scratch
-        parsed = [registry.Source(str(name), Path(path) if path else None, stale) for name, path, stale in sources]
-        traces = [row for row in parsed if traced.is_trace(row)]
-        declared = [row for row in parsed if not traced.is_trace(row)]
-        kernels = (*registry.load(declared), *(kernel for row in traces for kernel in traced.load(row)))
+        parsed = [registry.Source(str(name), Path(path) if path else None, *flags) for name, path, *flags in sources]
+        self._device = device
+        with self._on_paper(device):
+            declared = registry.load([row for row in parsed if not traced.is_trace(row)])
+            traces = [traced.load(row) for row in parsed if traced.is_trace(row)]
+        kernels = (*declared, *(kernel for found in traces for kernel in found.kernels))
         self.kernels = {kernel.declaration.name: kernel for kernel in kernels}
+        self.left_out = [row for found in traces for row in found.left_out]
+        self._notes = [note for found in traces for note in found.notes]
+
+    @staticmethod
+    def _on_paper(device: str) -> AbstractContextManager[Any]:
+        """A device on paper for what kernel sources ask of theirs, or none."""
+        return paper_device(Target.parse(device)) if device else nullcontext()
 
     def describe(self, memo: str | None) -> dict[str, str]:
         """What compiles here; see `toolchain.describe`."""
@@ -85,9 +97,10 @@ class Worker:
         version = str(triton.__version__)
         problems: list[Problem] = []
         options = _Options()
+        wanted = tuple(map(Target.parse, targets)) or self._targets()
         variants: list[list[Any]] = []
         failures: list[list[str]] = []
-        for target in map(Target.parse, targets):
+        for target in wanted:
             if not tritons.tested(version, target.backend):
                 expected = f"a version of Triton that was tested for it: {tritons.for_people()}"
                 problems.append(Problem(f"target {target}", expected, f"Triton {version}"))
@@ -101,11 +114,17 @@ class Worker:
                     problems.extend(error.problems)
                     continue
                 chosen = tuple(key for key in keys if selected(str(key), only))
+                known: set[tuple[object, int]] = set()
                 for key in chosen:
                     try:
-                        variants.append([str(key), options.place(key)])
+                        place = options.place(key)
                     except BuildError as error:
                         failures.append([error.key, error.reason])
+                        continue
+                    # Two calls may have asked for the same, one of them by naming a default.
+                    if kernel.keys is None or (key.arguments, place) not in known:
+                        variants.append([str(key), place])
+                    known.add((key.arguments, place))
         if problems:
             raise InputError(problems)
         kernels = [
@@ -113,13 +132,30 @@ class Worker:
             for kernel in self.kernels.values()
         ]
         notes = [note for kernel in self.kernels.values() for note in lint.notes(kernel)]
+        asked = set(map(str, wanted))
+        left_out = [
+            [row.kernel, row.target, row.reason, row.kind]
+            for row in self.left_out
+            if row.target in asked or not targets
+        ]
         return {
+            "targets": list(map(str, wanted)),
+            "left_out": left_out,
             "kernels": kernels,
             "options": options.known,
             "variants": variants,
             "failures": failures,
-            "notes": notes,
+            "notes": [*notes, *self._notes],
         }
+
+    def _targets(self) -> tuple[Target, ...]:
+        """Every target that a kernel declares or was recorded for, in the order in which they are named."""
+        found: dict[Target, None] = {}
+        for kernel in self.kernels.values():
+            names = [name for space in kernel.declaration.spaces for name in space.targets]
+            found.update(dict.fromkeys(Target.parse(name, f"kernel {kernel.declaration.name}") for name in names))
+            found.update(dict.fromkeys(key.target for key in kernel.keys or ()))
+        return tuple(found)
 
     def identify(self, memo: str) -> dict[str, Any]:
         """What compiles here, and which kernels: toolchain, and the source digest of each kernel by name."""
@@ -130,7 +166,8 @@ class Worker:
         """Compile one variant; its code object is left in the scratch folder under `name`."""
         key = VariantKey.parse(text)
         started = time.perf_counter()
-        compiled = compiler.compile_variant(self.kernels[key.kernel], key)
+        with self._on_paper(str(key.target) if self._device else ""):
+            compiled = compiler.compile_variant(self.kernels[key.kernel], key)
         (self.scratch / name).write_bytes(compiled.data)
         return {
             "digest": str(Digest.of(compiled.data)),
@@ -148,7 +185,7 @@ def serve(requests: TextIO, answers: TextIO) -> None:
         request = json.loads(line)
         try:
             if worker is None:
-                worker = Worker(request["sources"], Path(request["scratch"]))
+                worker = Worker(request["sources"], Path(request["scratch"]), request["device"])
                 answer: dict[str, Any] = {"ready": True}
             else:
                 answer = getattr(worker, request.pop("do"))(**request)

@@ -26,7 +26,7 @@ from aotkern.cli import common, progress
 from aotkern.cli import reports as files
 from aotkern.codeobject import CodeObject
 from aotkern.digest import Digest
-from aotkern.errors import InputError
+from aotkern.errors import InputError, Problem
 from aotkern.report import machine, text
 from aotkern.report.plain import document as headed
 from aotkern.target import Target
@@ -93,6 +93,9 @@ def _built(request: builder.Request, label: str, tell: progress.Tell) -> list[Si
     compilation = builder.compile_targets(request, tell)
     if compilation.failures:
         raise compilation.failures[0]
+    if compilation.left_out:
+        found = [Problem(row.kernel, "a kernel that can be built", row.reason) for row in compilation.left_out]
+        raise InputError(found)
     return [Side(label, built.manifest, built.objects.__getitem__) for built in compilation.targets.values()]
 
 
@@ -135,7 +138,7 @@ def reproducible(
     job count and order. If the bytes differ, each of these is changed alone and the guilty ones are named.
     """
     files.check(reports)
-    chosen = common.parse_targets(targets) or sources.DEFAULT_TARGETS
+    chosen = common.parse_targets(targets)
     request = builder.Request(sources.parse(kernels), chosen, common.environment(), jobs)
     started = time.perf_counter()
     with progress.shown("compiling", quiet=as_json) as tell:

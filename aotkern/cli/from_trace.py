@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aotkern.build import sources, staleness, traceplan
@@ -16,7 +16,22 @@ from aotkern.digest import Digest
 from aotkern.errors import InputError
 from aotkern.manifest import Manifest
 from aotkern.target import Target
-from aotkern.trace import TUNING, Trace, merge
+from aotkern.trace import TUNING, Trace, Unbuildable, merge
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is built under one device on paper, or under none.
+
+    Attributes:
+        sources: For the workers.
+        targets: For what; none for all that is declared.
+        device: The device.
+    """
+
+    sources: tuple[Source, ...]
+    targets: tuple[Target, ...]
+    device: Target | None = None
 
 
 @dataclass(frozen=True)
@@ -24,19 +39,21 @@ class Task:
     """What to build, and what goes with it.
 
     Attributes:
-        sources: For the workers.
+        parts: Each to be built by itself, all into one bundle for each target.
         label: Name of the bundles, unless the user gives one.
         facts: Provenance that all bundles share.
-        trace: What was recorded; None for declared kernels.
+        trace: What was recorded and is to be built; None for declared kernels.
         plan: The variants to build of it.
+        left_out: What of the recording is not built.
         older: Bundles that show the code of stale kernels.
     """
 
-    sources: tuple[Source, ...]
+    parts: tuple[Part, ...]
     label: str
     facts: Mapping[str, str]
     trace: Trace | None = None
     plan: Trace = field(default_factory=Trace)
+    left_out: tuple[Unbuildable, ...] = ()
     older: Mapping[Target, Manifest] = field(default_factory=dict)
 
     def provenance(self, target: Target) -> dict[str, str]:
@@ -50,54 +67,99 @@ class Task:
             return
         if self.older:
             staleness.refuse_unproved(compilation, self.plan, self.older)
-        compilation.notes = (*compilation.notes, *traceplan.notes(self.trace))
+        compilation.left_out = list(dict.fromkeys((*self.left_out, *compilation.left_out)))
+        told = (*traceplan.notes(self.trace), *traceplan.carried(self.trace, compilation.asked))
+        compilation.notes = tuple(dict.fromkeys((*compilation.notes, *told)))
 
 
-def declared(kernels: tuple[str, ...]) -> Task:
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a user says about a build of traces.
+
+    Attributes:
+        targets: For what to build; none for all that were recorded.
+        widen: Add general variants.
+        generated: Execute the text of kernels that were generated at run time, and build them.
+        paper: Take choices of autotuners that were made on paper.
+        exclude: Patterns of kernel names to leave out.
+        older: Bundles that show the code of stale kernels.
+        paths: Folders in which modules of the trace stand; none for the current one.
+    """
+
+    targets: tuple[Target, ...] = ()
+    widen: bool = False
+    generated: bool = False
+    paper: bool = False
+    exclude: Sequence[str] = ()
+    older: Sequence[Path] = ()
+    paths: Sequence[Path] = ()
+
+
+def declared(kernels: tuple[str, ...], targets: tuple[Target, ...]) -> Task:
     """A build of declared kernels."""
     found = sources.parse(kernels)
-    return Task(found, sources.label(found), sources.provenance(found))
+    return Task((Part(found, targets),), sources.label(found), sources.provenance(found))
 
 
-def traced(
-    files: Sequence[Path],
-    targets: Sequence[Target],
-    folder: Path,
-    *,
-    widen: bool,
-    generated: bool,
-    exclude: Sequence[str],
-    older: Sequence[Path],
-) -> Task:
+def traced(files: Sequence[Path], folder: Path, wishes: Wishes) -> Task:
     """A build of what was recorded.
 
     Args:
         files: The traces.
-        targets: For what to build.
-        folder: An empty folder for the plan that the workers read.
-        widen: Add general variants.
-        generated: Execute the text of kernels that were generated at run time, and build them.
-        exclude: Patterns of kernel names.
-        older: Bundles that show the code of stale kernels.
+        folder: An empty folder for the plans that the workers read.
+        wishes: What the user says.
 
     Raises:
         InputError: A trace cannot be read, or nothing is left to build.
         IntegrityError: A file is no trace.
     """
-    if os.getcwd() not in map(os.path.abspath, sys.path):  # noqa: PTH109 - modules of a trace may stand right here
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109
-    trace = merge(Trace.parse(_read(path), str(path)) for path in files)
-    trace = trace if generated else traceplan.without_generated(trace)
-    plan = traceplan.planned(trace, targets, widen=widen, exclude=exclude)
-    if not plan.recorded:
-        reasons = "; ".join(traceplan.notes(trace)) or "no row of a variant"
+    _search(wishes.paths)
+    recorded = merge(Trace.parse(_read(path), str(path)) for path in files)
+    kept = traceplan.without_excluded(recorded, wishes.exclude)
+    text = kept if wishes.generated else traceplan.without_generated(kept)
+    trace = text if wishes.paper else traceplan.without_paper(text)
+    targets = wishes.targets or traceplan.recorded_targets(kept)
+    left_out = tuple(_on_paper(row, kept) for row in _left_out(trace, targets))
+    passes = traceplan.passes(trace, targets, widen=wishes.widen)
+    if not passes:
+        reasons = "; ".join(f"{row.kernel}: {row.reason}" for row in left_out) or "no row of a variant"
         raise InputError.one(", ".join(map(str, files)), "something that can be built", reasons[:400])
-    path = folder / "plan.jsonl"
-    path.write_bytes(plan.to_bytes())
-    manifests = {bundle.manifest.target: bundle.manifest for bundle in map(Bundle.open, older)}
-    facts = {"trace": str(Digest.of(trace.to_bytes())), **sources.compressor()}
-    source = Source("trace", path, allow_stale=bool(older))
-    return Task((source,), files[0].name.partition(".")[0], facts, trace, plan, manifests)
+    parts = []
+    for number, one in enumerate(passes):
+        path = folder / f"plan{number}.jsonl"
+        path.write_bytes(one.trace.to_bytes())
+        source = Source("trace", path, allow_stale=bool(wishes.older), generated=wishes.generated)
+        mine = {row.key.target for row in one.trace.recorded}
+        parts.append(Part((source,), tuple(target for target in targets if target in mine), one.device))
+    manifests = {bundle.manifest.target: bundle.manifest for bundle in map(Bundle.open, wishes.older)}
+    facts = {"trace": str(Digest.of(recorded.to_bytes())), **sources.compressor()}
+    plan = merge(one.trace for one in passes)
+    name = files[0].name.partition(".")[0]
+    return Task(tuple(parts), name, facts, trace, plan, left_out, manifests)
+
+
+def _left_out(trace: Trace, targets: Sequence[Target]) -> Iterator[Unbuildable]:
+    """What was recorded and is not built for any of the targets, or not for the one that it was recorded on."""
+    asked = set(map(str, targets))
+    there = {row.key.kernel for row in trace.recorded}
+    for row in (*trace.unbuildable, *traceplan.untuned(trace)):
+        if row.target in asked or row.kernel not in there or row.kind == "untuned":
+            yield row
+
+
+def _on_paper(row: Unbuildable, trace: Trace) -> Unbuildable:
+    """Say of an autotuner that chose on paper that its choice is there, and is not used."""
+    if row.kind == "untuned" and any(choice.paper for choice in trace.chosen if choice.kernel == row.kernel):
+        reason = "its autotuner chose on paper, where times are made up; --paper-choices takes such a choice"
+        return replace(row, reason=reason)
+    return row
+
+
+def _search(paths: Sequence[Path]) -> None:
+    """Where modules of a trace are looked for before anywhere else."""
+    for path in reversed([os.path.abspath(path) for path in paths] or [os.getcwd()]):  # noqa: PTH100, PTH109
+        if path not in map(os.path.abspath, sys.path):
+            sys.path.insert(0, path)
 
 
 def _read(path: Path) -> bytes:

@@ -18,6 +18,7 @@ from aotkern.digest import Digest
 from aotkern.errors import InputError, IntegrityError, Problem, TrustError
 from aotkern.escape import visible
 from aotkern.manifest import Manifest, VariantEntry
+from aotkern.trace import TUNING, choices, origins
 
 if TYPE_CHECKING:
     from aotkern.trust import Approval
@@ -159,9 +160,19 @@ def show(bundle: str, variant: str | None, asm: str | None, variants: bool, as_j
     if not as_json:
         from aotkern.report import text  # noqa: PLC0415 - the presentation of audits costs imports verify does not need
 
-        provenance = "\n".join(f"{name}  {value}" for name, value in opened.provenance.items())
+        facts = {**opened.provenance, **_tuning(opened)}
+        provenance = "\n".join(f"{name}  {value}" for name, value in facts.items())
         overview = f"{text.manifest(manifest)}\n\n{provenance}".strip()
     common.finish(Verdict.CLEAN, as_json=as_json, document=document, text=overview)
+
+
+def _tuning(bundle: Bundle) -> dict[str, str]:
+    """The autotuners' choices of a bundle in a few words; --json holds them whole."""
+    found = choices(bundle.provenance.get(TUNING, ""), f"{bundle.where}: {TUNING}")
+    target = str(bundle.manifest.target)
+    borrowed = [choice.target for choice in found if choice.target != target]
+    paper = sum(choice.paper for choice in found)
+    return {TUNING: f"{len(found)} choices of autotuners{origins(borrowed, paper)}"} if found else {}
 
 
 def _checked(name: str) -> Bundle:

@@ -14,7 +14,7 @@ from aotkern.build import traceplan
 from aotkern.bundle import publish
 from aotkern.cli import common
 from aotkern.errors import InputError
-from aotkern.trace import Trace, merge
+from aotkern.trace import Trace, Unbuildable, merge
 from aotkern.triton_bridge import child, recording
 from aotkern.triton_bridge.launch import Ready, Runner
 from aotkern.triton_bridge.surroundings import TRACE
@@ -31,8 +31,8 @@ def record(out: Path, append: bool, as_json: bool, command: tuple[str, ...]) -> 
     """Run COMMAND unchanged and write down what its processes ask Triton's compiler for.
 
     The trace holds kernels by name and content digest, argument classes, compile-time constants, options, and what
-    autotuners chose; no tensor, address or path. Build it with `aotkern build --from`. The exit code is the command's;
-    2 when nothing could be recorded.
+    autotuners chose; no tensor, address or path. Build it with `aotkern build --from`. What was asked for and cannot be
+    built is listed, with the reason. The exit code is the command's; 2 when nothing could be recorded.
     """
     before = [Trace.parse(out.read_bytes(), str(out))] if append and out.exists() else []
     with tempfile.TemporaryDirectory(prefix="aotkern-record-") as folder:
@@ -58,7 +58,10 @@ def summary(out: Path, trace: Trace) -> str:
         f"{out}: {asked} variants of {kernels} kernels, {len(trace.recorded) - asked} more that only benchmarks asked "
         f"for, {len(trace.chosen)} choices of autotuners",
         *(f"note: {note}" for note in traceplan.notes(trace)),
+        *(f"left out: {row.kernel} ({row.target}): {row.reason}" for row in left_out(trace)),
     ]
+    if missing := len(left_out(trace)):
+        lines.append(f"incomplete: {missing} of what was asked for cannot be built from this trace")
     return "\n".join(lines)
 
 
@@ -73,8 +76,18 @@ def document(out: Path, trace: Trace, status: int) -> dict[str, Any]:
         "variants": asked,
         "trials": len(trace.recorded) - asked,
         "choices": len(trace.chosen),
+        "paper_choices": sum(choice.paper for choice in trace.chosen),
+        "left_out": [
+            {"what": row.kernel, "target": row.target, "kind": row.kind, "reason": row.reason}
+            for row in left_out(trace)
+        ],
         "notes": list(traceplan.notes(trace)),
     }
+
+
+def left_out(trace: Trace) -> tuple[Unbuildable, ...]:
+    """What was asked for and cannot be built from a trace."""
+    return (*trace.unbuildable, *traceplan.untuned(trace))
 
 
 def run_command(command: tuple[str, ...], environment: dict[str, str], *, divert: bool) -> int:

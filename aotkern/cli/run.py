@@ -18,6 +18,7 @@ from aotkern.audit.findings import Verdict
 from aotkern.bundle import Bundle
 from aotkern.cli import common
 from aotkern.cli.record import run_command
+from aotkern.trace import origins
 from aotkern.triton_bridge import child, installed
 from aotkern.triton_bridge.serve import ON_MISS, UNTUNED
 from aotkern.triton_bridge.surroundings import BUNDLE, LOCK, OTHER_TRITON, SERVED_EVENTS
@@ -121,8 +122,17 @@ def document(bundles: Sequence[Bundle], rows: list[dict[str, Any]], status: int)
         "misses": counts["miss"],
         "tuned": counts["tuned"],
         "untuned": counts["untuned"],
+        "borrowed": sum("borrowed" in row for row in rows if row.get("event") == "tuned"),
+        "paper": sum("paper" in row for row in rows if row.get("event") == "tuned"),
         "reasons": [{"reason": reason, "count": count} for reason, count in _reasons(rows).most_common()],
     }
+
+
+def _origins(rows: list[dict[str, Any]]) -> str:
+    """Where known tunings come from, if that is not a measurement on this target."""
+    tuned = [row for row in rows if row.get("event") == "tuned"]
+    borrowed = [str(row["borrowed"]) for row in tuned if "borrowed" in row]
+    return origins(borrowed, sum("paper" in row for row in tuned))
 
 
 def _reasons(rows: list[dict[str, Any]]) -> Counter[str]:
@@ -147,7 +157,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
     reasons = _reasons(rows)
     lines = [
         f"{_served(counts)} processes served: {counts['hit']} specialisations hit, {counts['miss']} missed; "
-        f"{counts['tuned']} tunings known, {counts['untuned']} not"
+        f"{counts['tuned']} tunings known{_origins(rows)}, {counts['untuned']} not"
     ]
     lines += [f"{count} x {reason}" for reason, count in reasons.most_common(SHOWN)]
     if len(reasons) > SHOWN:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from aotkern.audit.findings import Verdict
 from aotkern.build.builder import Compilation, Published
@@ -10,8 +11,19 @@ from aotkern.report.plain import JSON, amount, document, limited, table
 from aotkern.target import Target
 
 
-def text(compilation: Compilation, published: Mapping[Target, Published]) -> str:
-    """What a build made: a row for each target, failures with their reasons, and the time it took."""
+def verdict(compilation: Compilation) -> Verdict:
+    """Clean when everything that was asked for was built."""
+    return Verdict.FINDINGS if compilation.failures or compilation.left_out else Verdict.CLEAN
+
+
+def text(compilation: Compilation, published: Mapping[Target, Published], *, slowest: bool = False) -> str:
+    """What a build made: a row for each target, failures with their reasons, the time it took, and what is not there.
+
+    Args:
+        compilation: The build.
+        published: Its bundles.
+        slowest: Also list the variants that took longest.
+    """
     rows: list[Sequence[object]] = [("target", "variants", "objects", "code", "bundle", "file")]
     for target, result in compilation.targets.items():
         place = published[target]
@@ -32,10 +44,26 @@ def text(compilation: Compilation, published: Mapping[Target, Published]) -> str
     if compilation.store_problem:
         notes.append(f"the local store could not be used ({compilation.store_problem})")
     parts += [limited([f"note: {note}" for note in notes], "notes")] if notes else []
+    parts += [slowest_variants(compilation)] if slowest else []
+    parts += list(_missing(compilation))
     return "\n\n".join(parts)
 
 
-def slowest(compilation: Compilation) -> str:
+def _missing(compilation: Compilation) -> Iterator[str]:
+    """What is not in the bundles, and in the last line how much that is."""
+    rows = compilation.left_out
+    if rows:
+        named = [f"left out: {row.kernel}{f' ({row.target})' if row.target else ''}: {row.reason}" for row in rows]
+        yield limited(named, "that are left out")
+        kinds = Counter(row.kind for row in rows)
+        counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        yield f"incomplete: {len(rows)} kernels or variants are left out ({counted})"
+    elif compilation.failures:
+        missing = [str(target) for target in compilation.asked if target not in compilation.targets]
+        yield f"incomplete: {len(compilation.failures)} variants failed; no bundle for {', '.join(missing)}"
+
+
+def slowest_variants(compilation: Compilation) -> str:
     """The variants that took longest to compile."""
     rows = [(f"{seconds:.2f} s", key) for key, seconds in compilation.slowest]
     return "slowest variants:\n" + table(rows, "r") if rows else "nothing was compiled"
@@ -58,9 +86,13 @@ def machine(compilation: Compilation, published: Mapping[Target, Published]) -> 
     ]
     return document(
         "build",
-        Verdict.FINDINGS if compilation.failures else Verdict.CLEAN,
+        verdict(compilation),
         bundles=rows,
         failures=[{"key": error.key, "reason": error.reason} for error in compilation.failures],
+        left_out=[
+            {"what": row.kernel, "target": row.target, "kind": row.kind, "reason": row.reason}
+            for row in compilation.left_out
+        ],
         notes=list(compilation.notes),
         compiled=len(compilation.seconds),
         reused=compilation.reused,

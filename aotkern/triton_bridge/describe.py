@@ -38,6 +38,7 @@ class Place:
         target: Triton's target.
         heuristic: Parameters that a `triton.heuristics` computed.
         tuned: Parameters and options that an autotuner's configuration set.
+        given: Parameters and options that the call named, the autotuner's included; Triton adds some of its own.
     """
 
     stack: list[str] = field(default_factory=list)
@@ -46,6 +47,7 @@ class Place:
     target: Any = None
     heuristic: list[str] = field(default_factory=list)
     tuned: list[str] = field(default_factory=list)
+    given: frozenset[str] = frozenset()
 
 
 def place(skip: int = 1) -> Place:
@@ -68,6 +70,7 @@ def _read_triton_frame(frame: FrameType, module: str, found: Place) -> None:
         found.options, found.target = local.get("options"), local.get("target")
     elif module == "triton.runtime.jit" and name == "run" and not found.bound:
         found.bound = dict(local.get("bound_args") or {})
+        found.given = frozenset(local.get("kwargs") or ())
     elif module == "triton.runtime.autotuner" and name in ("run", "_bench"):
         values, config = getattr(local.get("self"), "values", None), local.get("config")
         if isinstance(values, dict):

@@ -9,7 +9,7 @@ It imports Triton by itself, for those who simulate a program.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,15 +42,36 @@ class PaperTensor:
         return self.storage
 
 
+class InventedTimes(list[float]):
+    """Times of a benchmark on a device that does not exist: a choice that is made by them says nothing."""
+
+
 class _Utils:
-    """The part of a driver that loads binaries: accepts all, loads none."""
+    """The part of a driver that loads binaries: accepts all, loads none.
+
+    Args:
+        target: What the device is; its limits are those of the real one.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._limits = target.limits
 
     def load_binary(self, *_: Any) -> tuple[None, int, int, int, int]:
         # No module, so that nothing is unloaded later, when another driver may be active.
         return None, 0, 0, 0, 1024
 
     def get_device_properties(self, _: int) -> dict[str, int]:
-        return {"max_shared_mem": 1 << 20, "multiprocessor_count": 256}
+        limits = self._limits
+        return {
+            "max_shared_mem": limits.lds_bytes,
+            "multiprocessor_count": limits.units,
+            "warpSize": limits.wave,
+            "max_num_regs": 65536,
+            # What a roofline model asks for; of a device on paper it says nothing.
+            "sm_clock_rate": 1_000_000,
+            "mem_clock_rate": 1_000_000,
+            "mem_bus_width": 4096,
+        }
 
 
 class PaperDriver:
@@ -67,7 +88,24 @@ class PaperDriver:
         arch: int | str = int(target.arch) if target.backend is Backend.CUDA else target.arch
         self._target = GPUTarget(target.backend.value, arch, target.limits.wave)
         self._launched = launched
-        self.utils = _Utils()
+        self.utils = _Utils(target)
+
+    @staticmethod
+    def is_active() -> bool:
+        """A driver of Triton says so of its device."""
+        return True
+
+    def get_active_torch_device(self) -> Any:
+        """The device by torch's name; torch need not have been built for it."""
+        import torch  # noqa: PLC0415 - the program's own
+
+        return torch.device("cuda", 0)
+
+    def get_device_interface(self) -> Any:
+        """What Triton's benchmarks ask for events."""
+        import torch  # noqa: PLC0415 - the program's own
+
+        return torch.cuda
 
     def get_current_target(self) -> Any:
         """Triton's target object."""
@@ -102,7 +140,7 @@ class PaperDriver:
         def bench(call: Callable[[], None], quantiles: Any = None) -> list[float]:
             del quantiles
             call()
-            return [float(next(times))] * 3
+            return InventedTimes([float(next(times))] * 3)
 
         return bench
 
@@ -117,13 +155,34 @@ def paper_device(
         MissingToolError: Triton is not installed.
     """
     try:
-        from triton.runtime.driver import driver as active  # noqa: PLC0415 - the program may not have Triton
+        from triton.backends import backends  # noqa: PLC0415 - the program may not have Triton
+        from triton.runtime.driver import driver as active  # noqa: PLC0415
     except ImportError as error:
         raise MissingToolError("triton", "to follow its JIT", "pip install aotkern[build]") from error
     before = active._active
     device = PaperDriver(target, launched)
     active.set_active(device)
     try:
-        yield device
+        with ExitStack() as stack:
+            for name, backend in backends.items():
+                stack.enter_context(_said_active(backend.driver, name == _BACKENDS[target.backend]))
+            yield device
     finally:
         active._active = before
+
+
+_BACKENDS = {Backend.HIP: "amd", Backend.CUDA: "nvidia"}
+
+
+@contextmanager
+def _said_active(driver: Any, active: bool) -> Iterator[None]:
+    """Libraries ask each of Triton's drivers whether it has a device, and do without Triton where none says so."""
+    own = vars(driver).get("is_active")
+    driver.is_active = staticmethod(lambda: active)
+    try:
+        yield
+    finally:
+        if own is None:
+            del driver.is_active
+        else:
+            driver.is_active = own

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -18,7 +18,14 @@ from aotkern.triton_bridge import describe, prebuilt, specialised
 from aotkern.triton_bridge.shelf import Hit, Prebuilt, Refusal, Shelf
 from aotkern.triton_bridge.sink import ForkLock, Sink
 from aotkern.triton_bridge.surroundings import say
-from aotkern.triton_bridge.tracing import config_texts, current_target, key_texts, tuned_function
+from aotkern.triton_bridge.tuners import (
+    config_texts,
+    current_target,
+    identity,
+    key_texts,
+    tuned_function,
+    tuning_key,
+)
 
 OnMiss = Literal["error", "warn", "jit"]
 ON_MISS: tuple[OnMiss, ...] = get_args(OnMiss)
@@ -139,9 +146,10 @@ class Server:
         """`Autotuner.prune_configs`: asked once for each new tuning key; one answer needs no benchmark."""
 
         def prune_configs(tuner: Any, kwargs: dict[str, Any], *rest: Any, **more: Any) -> Any:
-            config = self._config(tuner, kwargs)
+            pruned = original(tuner, kwargs, *rest, **more)
+            config = self._config(tuner, kwargs, pruned)
             self._chosen.config = config
-            return original(tuner, kwargs, *rest, **more) if config is None else [config]
+            return pruned if config is None else [config]
 
         return prune_configs
 
@@ -155,27 +163,35 @@ class Server:
 
         return _bench
 
-    def _config(self, tuner: Any, kwargs: Mapping[str, Any]) -> Any:
-        """The autotuner's own object for the recorded choice, or None to let it benchmark."""
+    def _config(self, tuner: Any, kwargs: Mapping[str, Any], pruned: Sequence[Any]) -> Any:
+        """The recorded choice among what the autotuner would time, or None to let it benchmark."""
         function = tuned_function(tuner)
         name = f"{specialised.module_of(function)}.{function.__qualname__}"
         source = specialised.digest(function, {})
         try:
             key = key_texts(tuning_key(tuner, kwargs), name)
-        except AotkernError as error:
-            return self._untuned(name, f"{name}: its tuning key cannot be kept: {error}")
+        except AotkernError:
+            return self._untuned(name, f"{name}: its tuning key cannot be kept: a part of it is no constant")
         target = specialised.target_of(current_target())
-        wanted = self.shelf.choice(source, target, key)
+        which = identity(tuner)
+        wanted = self.shelf.choice(source, target, key, which)
         if wanted is None and self.untuned == "usual":
-            wanted = self.shelf.usual(source, target)
+            wanted = self.shelf.usual(source, target, which)
+        if wanted is None and len(pruned) == 1:
+            return pruned[0]  # there is nothing to choose
         if wanted is None:
-            return self._untuned(name, f"{name}: no configuration is known for the tuning key ({', '.join(key)})")
-        for config in tuner.configs:
-            if dict(config_texts(config)) == wanted:
-                self._count(self.counts.tuned, name, {"event": "tuned", "key": list(key), "config": dict(wanted)})
-                _log.info("%s: configuration %s for the tuning key %s, without a benchmark", name, config, key)
-                return config
-        return self._untuned(name, f"{name}: the recorded configuration {dict(wanted)} is none of the autotuner's")
+            reason = self.shelf.no_choice(source, target, which)
+            return self._untuned(name, f"{name}: {reason} for the tuning key ({', '.join(key)})")
+        found = next((config for config in pruned if config_texts(config) == wanted.config), None)
+        if found is None:
+            given = dict(wanted.config)
+            return self._untuned(name, f"{name}: the recorded configuration {given} is none of the autotuner's")
+        event = {"event": "tuned", "key": list(key), "config": dict(wanted.config)}
+        origin = {"borrowed": wanted.target} if wanted.target != str(target) else {}
+        paper = {"paper": True} if wanted.paper else {}
+        self._count(self.counts.tuned, name, {**event, **origin, **paper})
+        _log.info("%s: configuration %s for the tuning key %s, without a benchmark", name, found, key)
+        return found
 
     def _untuned(self, name: str, reason: str) -> None:
         self._count(self.counts.untuned, name, {"event": "untuned", "reason": reason})
@@ -198,13 +214,6 @@ class Server:
             counter[kernel] += 1
         if self._sink is not None:
             self._sink.write({**event, "kernel": kernel})
-
-
-def tuning_key(tuner: Any, kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The key under which an autotuner keeps its choice, as its `run` makes it."""
-    given = {name: value for name, value in {**(tuner.nargs or {}), **kwargs}.items() if name in tuner.arg_names}
-    values = [given[name] for name in tuner.keys if name in given]
-    return (*values, *(str(value.dtype) for value in given.values() if hasattr(value, "dtype")))
 
 
 def _values(kernel: Prebuilt, bound: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ all values of its class: the value that is hardest to serve speaks for them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,15 +18,14 @@ from typing import Any
 from aotkern import tritons
 from aotkern.arguments import Pointer, Value
 from aotkern.bundle import Bundle
-from aotkern.canonical import loads
 from aotkern.digest import Digest
 from aotkern.dispatch import INTEGER_RANGES, SMALL_STORAGE, Choice, Miss, Table, Variant, choose
-from aotkern.errors import IntegrityError, Problem
+from aotkern.errors import Problem
 from aotkern.manifest import KernelEntry, VariantEntry
 from aotkern.spec import ArgumentSpec, Constant, Fixed, Group, Parameter, Runtime, VariantKey
 from aotkern.spec.key import flatten
 from aotkern.target import Target
-from aotkern.trace import TUNING, Chosen, row
+from aotkern.trace import TUNING, Chosen, choices
 
 OF_AN_INSTALLATION = ("extern_libs",)
 """Options that differ between two versions of Triton whose code may be mixed only by permission."""
@@ -112,16 +111,16 @@ class Shelf:
         self.bundles, self.triton, self.mixed = tuple(bundles), triton, mixed
         self._kernels: dict[tuple[Target, Digest], list[Prebuilt]] = {}
         self._names: dict[str, Prebuilt] = {}
-        self._choices: dict[tuple[str, Digest], dict[tuple[str, ...], Mapping[str, str]]] = {}
+        self._choices: dict[tuple[str, Digest], dict[tuple[str, tuple[str, ...]], Chosen]] = {}
         for bundle in self.bundles:  # the first one counts
             target = bundle.manifest.target
             for entry in bundle.manifest.kernels:
                 kernel = Prebuilt(bundle, entry)
                 self._kernels.setdefault((target, entry.source), []).append(kernel)
                 self._names.setdefault(entry.name, kernel)
-            for chosen in _choices(bundle):
+            for chosen in choices(bundle.provenance.get(TUNING, ""), f"{bundle.where}: {TUNING}"):
                 known = self._choices.setdefault((str(target), chosen.source), {})
-                known.setdefault(chosen.key, dict(chosen.config))
+                known.setdefault((chosen.tuner, chosen.key), chosen)
 
     def kernels(self, name: str, source: Digest, target: Target) -> tuple[Prebuilt, ...] | Refusal:
         """The kernels with this source for a device of this target, or why there is none.
@@ -199,15 +198,33 @@ class Shelf:
         told = choose(table, given, asked)
         return _refused(told if isinstance(told, Miss) else outcome)
 
-    def choice(self, source: Digest, target: Target, key: tuple[str, ...]) -> Mapping[str, str] | None:
-        """What an autotuner of this kernel chose for a tuning key, or None."""
-        return self._choices.get((str(target), source), {}).get(key)
+    def choice(self, source: Digest, target: Target, key: tuple[str, ...], tuner: str) -> Chosen | None:
+        """What this autotuner of a kernel chose for a tuning key, or None.
 
-    def usual(self, source: Digest, target: Target) -> Mapping[str, str] | None:
+        Args:
+            source: Digest of the kernel.
+            target: The device's.
+            key: The tuning key.
+            tuner: What the autotuner is; a choice of an older trace does not say that, and fits each.
+        """
+        known = self._choices.get((str(target), source), {})
+        return known.get((tuner, key)) or known.get(("", key))
+
+    def usual(self, source: Digest, target: Target, tuner: str) -> Chosen | None:
         """What it chose most often, or None where nothing is known."""
-        known = self._choices.get((str(target), source), {}).values()
-        counts = Counter(tuple(sorted(config.items())) for config in known)
-        return dict(min((-count, config) for config, count in counts.items())[1]) if counts else None
+        known = [choice for choice in self._known(source, target) if choice.tuner in ("", tuner)]
+        counts = Counter(choice.config for choice in known)
+        return min(known, key=lambda choice: (-counts[choice.config], choice.config)) if known else None
+
+    def no_choice(self, source: Digest, target: Target, tuner: str) -> str:
+        """Why an autotuner's choice is not known, in words."""
+        known = [choice for choice in self._known(source, target) if choice.tuner not in ("", tuner)]
+        if known:
+            return "no configuration is known (what was recorded is the choice among other configurations)"
+        return "no configuration is known"
+
+    def _known(self, source: Digest, target: Target) -> list[Chosen]:
+        return list(self._choices.get((str(target), source), {}).values())
 
 
 def fixed_types(arguments: Sequence[tuple[str, ArgumentSpec]]) -> tuple[str, ...]:
@@ -233,15 +250,6 @@ def _other_types(kernel: Prebuilt, arguments: Sequence[tuple[str, ArgumentSpec]]
     problem = Problem(f"{name}: scalar types", built, asked)
     reason = f"{name}: no prebuilt variant has the scalar types {asked} (built: {built})"
     return Refusal(name, reason, str(kernel.variants[0].key), (problem,))
-
-
-def _choices(bundle: Bundle) -> Iterator[Chosen]:
-    text = bundle.provenance.get(TUNING)
-    for value in loads(text.encode(), f"{bundle.where}: {TUNING}") if text else ():
-        found = row(value, f"{bundle.where}: {TUNING}")
-        if not isinstance(found, Chosen):
-            raise IntegrityError.one(f"{bundle.where}: {TUNING}", "choices of autotuners", type(found).__name__)
-        yield found
 
 
 def _refused(miss: Miss) -> Refusal:

@@ -1,22 +1,29 @@
 """Recording what a program asks Triton's compiler for, as rows of a trace.
 
-The program runs as it would alone: the wrapper looks at the request, writes a line and lets Triton go on. What cannot
-be rebuilt elsewhere is written down too, with the reason.
+The program runs as it would alone. A request is looked at when Triton has answered it: then Triton has worked out its
+own keys, and a kernel that it refuses has been refused. What cannot be rebuilt elsewhere is written down too, with a
+reason that is made of words of aotkern and names of types.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from aotkern.errors import AotkernError, ProblemsError
-from aotkern.spec import Constant, VariantKey
-from aotkern.trace import Chosen, Recorded, Row, Unbuildable
+from aotkern.build import closure, named
+from aotkern.compileoptions import RESERVED
+from aotkern.errors import ProblemsError
+from aotkern.spec import VariantKey
+from aotkern.trace import UNSUPPORTED, Recorded, Row, Unbuildable
 from aotkern.triton_bridge import describe, specialised, written
+from aotkern.triton_bridge.choices import Choices
 from aotkern.triton_bridge.seam import Seam
 from aotkern.triton_bridge.sink import Sink
+from aotkern.triton_bridge.tuners import current_target
+
+_BY_TRITON = frozenset({"debug", "instrumentation_mode", "fpsan_homomorphic_casts", *RESERVED})
+"""Options that Triton's launcher adds to those of a call."""
 
 
 class Tracer:
@@ -27,9 +34,8 @@ class Tracer:
     """
 
     def __init__(self, sink: Sink) -> None:
-        self._sink, self._trials = sink, threading.local()
-        methods = {"run": self._around_run, "_bench": self._around_bench}
-        self.seam = Seam(self._around_compile, methods, lambda _: None)
+        self._sink, self._choices = sink, Choices(self._write)
+        self.seam = Seam(self._around_compile, self._choices.methods, lambda _: None)
 
     def begin(self) -> None:
         """Record from now on."""
@@ -44,61 +50,78 @@ class Tracer:
 
     def _around_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def compile(src: Any, target: Any = None, options: Any = None, **kwargs: Any) -> Any:  # noqa: A001
+            try:
+                made = original(src, target=target, options=options, **kwargs)
+            except Exception as error:
+                self._refuse(src, target, f"it did not compile when it was recorded: {_kind(error)}", "compile")
+                raise
             self._record(src, target, options)
-            return original(src, target=target, options=options, **kwargs)
+            return made
 
         return compile
 
     def _record(self, source: Any, target: Any, options: Any) -> None:
         try:
             asked = specialised.read(source, target, options)
-            self._write(_recorded(asked, trial=getattr(self._trials, "depth", 0) > 0))
-        except Exception as error:  # what goes wrong here must not stop the program that is recorded
-            reason = str(error) if isinstance(error, AotkernError) else f"{type(error).__name__}: {error}"
-            self._write(Unbuildable(specialised.name_of(source), describe.target_name(target), reason[:300]))
-
-    def _around_bench(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def _bench(*args: Any, **kwargs: Any) -> Any:
-            self._trials.depth = getattr(self._trials, "depth", 0) + 1
-            try:
-                return original(*args, **kwargs)
-            finally:
-                self._trials.depth -= 1
-
-        return _bench
-
-    def _around_run(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def run(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-            known = len(tuner.cache)
-            try:
-                return original(tuner, *args, **kwargs)
-            finally:
-                for key in list(tuner.cache)[known:]:
-                    self._choice(tuner, key)
-
-        return run
-
-    def _choice(self, tuner: Any, key: tuple[Any, ...]) -> None:
-        function = tuned_function(tuner)
-        name = f"{specialised.module_of(function)}.{function.__qualname__}"
-        target = describe.target_name(current_target())
-        try:
-            config = config_texts(tuner.cache[key])
-            texts = key_texts(key, name)
-            self._write(Chosen(name, specialised.digest(function, {}), target, texts, config))
+            row = _recorded(asked, trial=self._choices.benchmarking)
+            if isinstance(row, Unbuildable):
+                self._choices.refuse(row)
+            else:
+                self._write(row)
         except ProblemsError as error:
-            self._write(Unbuildable(name, target, f"its tuning cannot be kept: {error}"[:300]))
+            self._refuse(source, target, _reason(error, source), UNSUPPORTED)
+        except Exception as error:  # what goes wrong here must not stop the program that is recorded
+            self._refuse(source, target, f"it could not be read: {_kind(error)}", UNSUPPORTED)
+
+    def _refuse(self, source: Any, target: Any, reason: str, kind: str) -> None:
+        try:
+            where = describe.target_name(current_target() if target is None else target)
+            self._choices.refuse(Unbuildable(_name(source), where, reason, kind))
+        except Exception as error:  # as above
+            nameless = f"it could not be named: {_kind(error)}"
+            self._choices.refuse(Unbuildable(type(source).__qualname__, "unknown", nameless, kind))
+
+
+def _kind(error: Exception) -> str:
+    return type(error).__name__
+
+
+def _name(source: Any) -> str:
+    """The name of what is compiled; of an IR file its own name, without a folder."""
+    if getattr(source, "fn", None) is not None:
+        return specialised.name_of(source)
+    name = getattr(source, "name", None)
+    return name.rpartition("/")[2] if isinstance(name, str) else type(source).__qualname__
+
+
+def _reason(error: ProblemsError, source: Any) -> str:
+    """What was expected, and the types that were found instead: a value's `repr` may say anything."""
+    expected = "; ".join(f"{problem.where}: expected {problem.expected}" for problem in error.problems)
+    found = sorted({kind for value in dict(getattr(source, "constants", {})).values() for kind in _strange(value)})
+    return f"{expected}, found {', '.join(found)}" if found else expected
+
+
+def _strange(value: Any) -> Iterator[str]:
+    """Names of the types of constants that are not Python's own plain ones."""
+    if type(value) in (tuple, list):
+        for item in value:
+            yield from _strange(item)
+    elif value is not None and type(value) not in (bool, int, float, str):
+        yield type(value).__qualname__
 
 
 def _recorded(asked: specialised.Asked, *, trial: bool) -> Row:
     where = str(asked.target)
-    if "<locals>" in asked.name:
-        return Unbuildable(asked.name, where, "it is defined inside a function, and cannot be imported by name")
+    if obstacle := _unreachable(asked):
+        return Unbuildable(asked.name, where, obstacle, "unnamed")
     name, module, text = asked.name, asked.module, ""
     if written.is_generated(asked.function):
         module, text = written.write(asked.function)
         name = f"{module}.{asked.function.__qualname__}"
-    key = VariantKey(name, asked.target, asked.arguments, tuple(sorted(asked.changed.items())))
+    place = describe.place()
+    explicit = {option: asked.options[option] for option in place.given if option in asked.options}
+    options = {**{k: v for k, v in explicit.items() if k not in _BY_TRITON}, **asked.changed}
+    key = VariantKey(name, asked.target, asked.arguments, tuple(sorted(options.items())))
     functions = tuple(sorted((name, specialised.module_of(value)) for name, value in asked.functions.items()))
     version = str(getattr(sys.modules["triton"], "__version__", ""))
     return Recorded(
@@ -107,39 +130,39 @@ def _recorded(asked: specialised.Asked, *, trial: bool) -> Row:
         source=asked.source,
         functions=functions,
         constexprs=tuple(sorted(parameter.name for parameter in asked.function.params if parameter.is_constexpr)),
-        heuristic=tuple(sorted(set(describe.place().heuristic))),
+        heuristic=tuple(sorted(set(place.heuristic))),
         trial=trial,
         triton=version,
         text=text,
+        reads=tuple(_reads(asked)),
     )
 
 
-def tuned_function(tuner: Any) -> Any:
-    """The JIT function under an autotuner and whatever else is wrapped around it."""
-    function = tuner.fn
-    while not hasattr(function, "get_capture_scope"):
-        function = function.fn
-    return function
+def _unreachable(asked: specialised.Asked) -> str:
+    """Why a build could not find the kernel, or a function that it is given, by module and name; or nothing."""
+    for function in _made_of(asked):
+        name = f"{specialised.module_of(function)}.{function.__qualname__}"
+        if "<locals>" in name:
+            return f"{name}: it is defined inside a function, and cannot be imported by name"
+        if specialised.module_of(function) == "__main__":
+            return f"{name}: its program is no file that could be imported"
+        module = sys.modules.get(str(function.module))
+        if module is None or (written.is_generated(function) and function is asked.function):
+            continue
+        if not any(found is function for found in named.candidates(module, function.__qualname__)):
+            return f"{name}: its module does not hold it under a name, or in a wrapper that can be looked into"
+    return ""
 
 
-def current_target() -> Any:
-    """Triton's target object for the current device."""
-    from triton.runtime.driver import driver  # noqa: PLC0415 - the caller's own Triton
-
-    return driver.active.get_current_target()
+def _made_of(asked: specialised.Asked) -> Iterable[Any]:
+    return (asked.function, *(asked.functions[name] for name in sorted(asked.functions)))
 
 
-def config_texts(config: Any) -> tuple[tuple[str, str], ...]:
-    """An autotuner's configuration: parameters and options by canonical texts, sorted."""
-    return tuple(
-        sorted((name, Constant.of(value, f"config {name}").text) for name, value in config.all_kwargs().items())
-    )
-
-
-def key_texts(key: tuple[Any, ...], where: str) -> tuple[str, ...]:
-    """A tuning key by canonical texts.
-
-    Raises:
-        InputError: A part of it is no constant (a tensor, an object).
-    """
-    return tuple(Constant.of(part, f"{where}: tuning key").text for part in key)
+def _reads(asked: specialised.Asked) -> Iterator[tuple[str, str]]:
+    """Values that were read from modules, by the names under which a build imports these modules."""
+    for place, text in closure.readings(_made_of(asked)).items():
+        module, _, name = place.partition(":")
+        if module == "__main__":
+            yield f"{asked.module}:{name}", text
+        elif getattr(sys.modules.get(module), "__spec__", None) is not None:
+            yield place, text

@@ -23,13 +23,14 @@ from helpers_here import imported
 
 SIZE: tl.constexpr = tl.constexpr(4)
 PAIR = (1, 2.0)
+OWN = 3
 KIND: tl.constexpr = tl.constexpr("plain")
 DTYPE = tl.float32
 
 
 @triton.jit
-def leaf(value):
-    return value * SIZE
+def leaf(value, part: tl.constexpr = PAIR[0]):
+    return value * SIZE + part
 
 
 @triton.jit
@@ -47,7 +48,7 @@ def made(factor):
     inside = tl.constexpr(factor)
 
     @triton.jit
-    def kernel(x, F: tl.constexpr, extra: tl.constexpr = PAIR[0]):
+    def kernel(x, F: tl.constexpr, extra: tl.constexpr = OWN):
         """Text over
 
         several lines."""
@@ -117,6 +118,7 @@ def digest(tmp_path, monkeypatch):
         [("* inside\n", "* inside   \n")],
         [("def chosen", "def chosen"), ("SIZE: tl", "\n\n# moved down\n\nSIZE: tl")],
         [("KERNELS = (", "UNUSED = 5\n\n\nKERNELS = (")],
+        [("OWN = 3", "OWN = 4")],
     ],
     ids=[
         "comment removed",
@@ -126,6 +128,7 @@ def digest(tmp_path, monkeypatch):
         "spaces at the end",
         "moved",
         "unused",
+        "default of the kernel itself, which is in its key",
     ],
 )
 def test_what_changes_no_code_changes_no_digest(digest, changes):
@@ -155,7 +158,7 @@ def test_inside_a_package_the_digest_is_the_same(tmp_path, digest):
 @pytest.mark.parametrize(
     "changes",
     [
-        [("return value * SIZE", "return value + SIZE")],
+        [("return value * SIZE", "return value - SIZE")],
         [("tl.constexpr(4)", "tl.constexpr(8)")],
         [("tl.constexpr(4)", "tl.constexpr(4.0)")],
         [("made(3)", "made(5)")],

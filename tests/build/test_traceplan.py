@@ -83,8 +83,72 @@ def test_only_chosen_trials_are_built():
 
 
 def test_excluded_kernels_are_left_out():
-    trace = Trace.of([row("k[cuda:90](x:*fp32)"), row("other[cuda:90](x:*fp32)")])
-    assert keys(trace, SM90, exclude=["m.oth*"]) == ["k[cuda:90](x:*fp32)"]
+    trace = Trace.of(
+        [row("k[cuda:90](x:*fp32)"), row("other[cuda:90](x:*fp32)"), Unbuildable("m.other", "cuda:90", "x")]
+    )
+    kept = traceplan.without_excluded(trace, ["m.oth*"])
+    assert keys(kept, SM90) == ["k[cuda:90](x:*fp32)"]
+    assert kept.unbuildable == ()
+
+
+def test_benchmarks_without_a_choice_are_named():
+    trace = Trace.of([row(f"k[cuda:90](x:*fp32,B={b})", trial=True) for b in (32, 64)])
+    (left,) = traceplan.untuned(trace)
+    assert (left.kernel, left.target, left.kind) == ("m.k", "cuda:90", "untuned")
+    assert left.reason == "2 candidates were benchmarked, and none was chosen"
+    choice = Chosen("m.k", SOURCE, "cuda:90", ("1024",), (("B", "64"),))
+    assert list(traceplan.untuned(Trace.of([*trace.recorded, choice]))) == []
+
+
+def test_a_choice_that_was_made_on_paper_is_no_choice():
+    trial = row("k[cuda:90](x:*fp32,B=32)", trial=True)
+    choice = Chosen("m.k", SOURCE, "cuda:90", ("1024",), (("B", "32"),), "a", paper=True)
+    assert keys(traceplan.without_paper(Trace.of([trial, choice])), SM90) == []
+    measured = replace(choice, config=(("B", "64"),), paper=False)
+    for rows in ([choice, measured], [measured, choice]):
+        assert Trace.of(rows).chosen == (measured,)
+
+
+def test_choices_of_two_autotuners_of_one_kernel_stay_apart():
+    one = Chosen("m.k", SOURCE, "cuda:90", ("1024",), (("B", "32"),), "one")
+    two = replace(one, config=(("B", "64"),), tuner="two")
+    assert Trace.of([one, two]).chosen == (one, two)
+    assert traceplan.chosen_for([one, two], SM90) == [one, two]
+
+
+def test_each_kernel_is_built_under_a_device_that_it_was_recorded_on():
+    trace = Trace.of([row("k[hip:gfx942](n:i32)"), row("k[cuda:90](n:i32)"), row("only[cuda:90](n:i32)")])
+    found = traceplan.passes(trace, (GFX942, GFX950, SM80), widen=False)
+    assert [(str(one.device), [str(item.key) for item in one.trace.recorded]) for one in found] == [
+        (
+            "cuda:90",
+            [
+                "m.k[cuda:80](n:i32)",
+                "m.only[cuda:80](n:i32)",
+                "m.only[hip:gfx942](n:i32)",
+                "m.only[hip:gfx950](n:i32)",
+            ],
+        ),
+        ("hip:gfx942", ["m.k[hip:gfx942](n:i32)", "m.k[hip:gfx950](n:i32)"]),
+    ]
+    assert traceplan.recorded_targets(trace) == (SM90, GFX942)
+
+
+def test_what_is_carried_over_or_borrowed_is_noted():
+    choices = [
+        Chosen("m.k", SOURCE, "cuda:90", ("1",), (("B", "64"),)),
+        Chosen("m.k", SOURCE, "cuda:90", ("2",), (("B", "64"),), paper=True),
+    ]
+    trace = Trace.of([row("k[cuda:90](n:i32)"), *choices])
+    assert list(traceplan.carried(trace, (GFX942,))) == [
+        "hip:gfx942: 1 kernels are built from what was recorded on cuda:90; the program may ask for other variants on "
+        "hip:gfx942: record it there too, which a device on paper can do",
+        "hip:gfx942: 2 choices of autotuners are borrowed from cuda:90",
+        "hip:gfx942: 1 choices of autotuners were made on paper, where times are made up",
+    ]
+    assert list(traceplan.carried(trace, (SM90,))) == [
+        "cuda:90: 1 choices of autotuners were made on paper, where times are made up"
+    ]
 
 
 def test_a_choice_that_was_measured_on_the_target_counts_before_others():
@@ -104,8 +168,3 @@ def test_a_constant_with_many_values_is_noted(count):
     trace = Trace.of([row(f"k[cuda:90](x:*fp32,B={b})") for b in range(count)])
     expected = ["kernel m.k: argument B took 16 values: could it be a run-time argument?"]
     assert list(traceplan.notes(trace)) == (expected if count == traceplan.MANY else [])
-
-
-def test_what_cannot_be_built_is_noted_with_its_reason():
-    trace = Trace.of([Unbuildable("triton_poi", "cuda:90", "its module was generated")])
-    assert list(traceplan.notes(trace)) == ["kernel triton_poi (cuda:90): not built: its module was generated"]
