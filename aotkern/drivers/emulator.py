@@ -34,6 +34,7 @@ class EmulatorDriver:
         seed: For a shuffled order.
         preload: Whether kernel arguments are preloaded into registers where the code supports it.
         limit: Most wave instructions of a launch, after which it is given up.
+        timeout: Most seconds of a launch, after which it is given up; None for no bound.
         last: What the last launch did.
     """
 
@@ -41,6 +42,7 @@ class EmulatorDriver:
     seed: int = 0
     preload: bool = True
     limit: int = 1 << 32
+    timeout: float | None = None
     last: Statistics | None = None
     _images: dict[int, bytes] = field(default_factory=dict)
     _handles: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -116,6 +118,7 @@ class EmulatorDriver:
             seed=self.seed,
             preload=self.preload,
             limit=self.limit,
+            timeout=self.timeout,
         )
 
     def allocate(self, device: int, size: int, stream: int) -> int:

@@ -253,7 +253,8 @@ def update(region: Region, offsets: Array, atomic: Atomic, data: Array, expected
         after = np.asarray(atomic.combine(before.view(atomic.dtype), data[now])).view(unit)
         if expected is not None:
             after = np.where(before == expected[now], after, before)
-        region.write(offsets[now], after, atomic.size)
+        if not np.array_equal(before, after):
+            region.write(offsets[now], after, atomic.size)
         old[now] = before
         left = np.setdiff1d(left, now, assume_unique=True)
     return old

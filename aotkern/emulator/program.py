@@ -21,11 +21,22 @@ class Block:
         instructions: All of them, with the one that ends the block.
         steps: What each does, without the one that ends the block.
         after: Where the waves go next.
+        poll: The last instruction with which a wave may wait for another one's store, if there is one.
     """
 
     instructions: tuple[Instruction, ...]
     steps: tuple[Step, ...]
     after: Next
+    poll: Instruction | None = None
+
+
+def _polls(instruction: Instruction) -> bool:
+    """Whether an instruction gets a value that other waves may change at any time: atomics, coherent loads."""
+    name = instruction.name
+    if "_atomic_" in name or name.startswith(("ds_cmpst_rtn", "ds_wrxchg_rtn")):
+        return True
+    coherent = instruction.modifier("sc0") is not None or instruction.modifier("sc1") is not None
+    return coherent and name.startswith(("global_load", "flat_load", "buffer_load"))
 
 
 class Program:
@@ -68,7 +79,8 @@ class Program:
             try:
                 after = ending(instruction, self._operands, self._code)
                 if after is not None:
-                    return Block(tuple(instructions), tuple(steps), after)
+                    poll = next((one for one in reversed(instructions) if _polls(one)), None)
+                    return Block(tuple(instructions), tuple(steps), after, poll)
                 steps.append(self._bound(instruction))
             except (OperandError, ValueError, KeyError, IndexError) as error:
                 raise EmulatorError(f"{error}", instruction.pc, instruction.text) from error
