@@ -16,6 +16,7 @@ from functools import partial
 
 from aotkern.drivers.protocol import Device, Entry, Function, Launch, Load
 from aotkern.emulator import Buffer, Statistics, WaveOrder, run
+from aotkern.emulator.errors import RaceError
 from aotkern.errors import DriverError, InputError
 from aotkern.target import Backend, Target
 
@@ -35,6 +36,7 @@ class EmulatorDriver:
         preload: Whether kernel arguments are preloaded into registers where the code supports it.
         limit: Most wave instructions of a launch, after which it is given up.
         timeout: Most seconds of a launch, after which it is given up; None for no bound.
+        detect_races: Whether a launch in which waves touch the same memory without an order ends in `RaceError`.
         last: What the last launch did.
     """
 
@@ -43,6 +45,7 @@ class EmulatorDriver:
     preload: bool = True
     limit: int = 1 << 32
     timeout: float | None = None
+    detect_races: bool = False
     last: Statistics | None = None
     _images: dict[int, bytes] = field(default_factory=dict)
     _handles: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -103,23 +106,29 @@ class EmulatorDriver:
         """Execute every workgroup.
 
         Raises:
+            RaceError: With `detect_races`, waves touched the same memory without an order between them.
+            UndecidedError: The launch was given up: a limit, or waves that wait in vain.
             EmulatorError: The code touched memory that the launch was not given, or did something unknown.
             MissingToolError: The extra `aotkern[emulator]` is not installed.
         """
         own = [(address, len(block)) for address, block in self._memory.items()]
-        self.last = run(
-            self._images[launch.function.module],
-            grid=launch.grid,
-            threads=launch.threads,
-            kernarg=bytes(launch.arguments),
-            dynamic_lds=launch.shared,
-            buffers=_buffers([*launch.memory, *own]),
-            wave_order=self.wave_order,
-            seed=self.seed,
-            preload=self.preload,
-            limit=self.limit,
-            timeout=self.timeout,
-        )
+        try:
+            self.last = run(
+                self._images[launch.function.module],
+                grid=launch.grid,
+                threads=launch.threads,
+                kernarg=bytes(launch.arguments),
+                dynamic_lds=launch.shared,
+                buffers=_buffers([*launch.memory, *own]),
+                wave_order=self.wave_order,
+                seed=self.seed,
+                preload=self.preload,
+                limit=self.limit,
+                timeout=self.timeout,
+                detect_races=self.detect_races,
+            )
+        except RaceError as error:
+            raise RaceError(error.races, launch.function.symbol) from error.__cause__
 
     def allocate(self, device: int, size: int, stream: int) -> int:
         """Host memory, aligned as the protocol says."""

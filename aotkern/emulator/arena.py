@@ -7,7 +7,7 @@ not lie wholly in one region raises `AccessError`, which the machine turns into 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,14 +34,16 @@ class Region:
         size: Bytes.
         name: For messages.
         changes: How often something was written; an atomic that leaves its cell as it was does not count.
+        shadow: Who touched it, when races are to be found.
     """
 
-    __slots__ = ("_data", "_views", "address", "changes", "name", "size", "writable")
+    __slots__ = ("_data", "_views", "address", "changes", "name", "shadow", "size", "writable")
 
     def __init__(self, name: str, address: int, data: Array, writable: bool) -> None:
         self.name, self.address, self.size, self.writable = name, address, len(data), writable
         self._data = data
         self.changes = 0
+        self.shadow: Any = None
         self._views: dict[int, Array] = {}
         aligned = data.ctypes.data % 8 == 0
         for width, unit in _UNITS.items():
@@ -61,6 +63,10 @@ class Region:
         each = offsets[..., None] + np.arange(width)
         return self._data.take(each).view(_UNITS[width])[..., 0]
 
+    def bytes_at(self, offsets: Array, size: int) -> Array:
+        """`size` bytes at each of some byte offsets, `(n, size)`."""
+        return np.asarray(self._data[offsets[:, None] + np.arange(size)])
+
     def write(self, offsets: Array, values: Array, width: int) -> None:
         """Set units of `width` bytes at byte offsets; of several writes to one place the last lane's stays."""
         self.changes += 1
@@ -73,10 +79,33 @@ class Region:
 
 
 class Watch(Protocol):
-    """Who is told what waves do to memory."""
+    """Who is told what waves do to memory.
+
+    Offsets are flat; `mask` says which lanes they belong to, and `where` which of those.
+    """
 
     def barrier(self, groups: Array) -> None:
         """All waves of some workgroups, by their numbers in the launch, have passed a barrier."""
+
+    def loads(self, region: Region, offsets: Array, mask: Array | bool, size: int, where: Array | None = None) -> None:
+        """Lanes read."""
+
+    def stores(
+        self,
+        region: Region,
+        offsets: Array,
+        mask: Array | bool,
+        transfer: Any,
+        data: Array,
+        perform: Callable[[], None],
+        where: Array | None = None,
+    ) -> None:
+        """Lanes write, when `perform` is called."""
+
+    def atomics(
+        self, region: Region, offsets: Array, mask: Array | bool, size: int, where: Array | None = None
+    ) -> None:
+        """Lanes read and write."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -22,12 +23,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from aotkern.emulator.arena import Arena, Region
+from aotkern.emulator.arena import Arena, Region, Watch
 from aotkern.emulator.control import Code
+from aotkern.emulator.errors import RaceError
 from aotkern.emulator.kernel import Kernel
 from aotkern.emulator.launch import Launch, check_modes, dispatch_packet
+from aotkern.emulator.observing import observed
 from aotkern.emulator.operands import Operands
 from aotkern.emulator.program import Program
+from aotkern.emulator.races import Races
 from aotkern.emulator.scheduler import Plan, Scheduler, WaveOrder
 from aotkern.emulator.waves import LANES, POISON, Array, Waves
 from aotkern.errors import EmulatorError
@@ -83,6 +87,7 @@ def run(
     preload: bool = True,
     limit: int = 1 << 32,
     timeout: float | None = None,
+    detect_races: bool = False,
 ) -> Statistics:
     """Run the kernel of an HSACO to its end.
 
@@ -98,14 +103,16 @@ def run(
         preload: Whether kernel arguments are preloaded into registers, where the kernel supports it.
         limit: Most wave instructions before the launch is given up.
         timeout: Most seconds before it is given up; None for no bound.
+        detect_races: Whether to note which waves touch the same memory without an order between them.
 
     Raises:
         LimitError: More wave instructions, or more seconds, than allowed.
+        RaceError: Races were found; the launch has gone on to its end, unless something else stopped it.
         WaitingError: Waves only wait for each other, or for workgroups that have no room on the device.
         EmulatorError: The code did what it must not, or something that the emulator does not know.
         MissingToolError: The decoder is not installed.
     """
-    loaded = _loaded(code)
+    loaded = _loaded(code, detect_races)
     kernel, descriptor = loaded.kernel, loaded.kernel.descriptor
     lds = descriptor.group_bytes + dynamic_lds
     _check_size(kernel, threads, lds)
@@ -117,11 +124,25 @@ def run(
     groups = _order(grid, wave_order, seed)
     most = room(kernel, launch.waves, lds)
     plan = Plan(wave_order, seed, limit, timeout, len(groups), launch.waves, most)
-    batches = _batches(regions, launch, groups, lds, kernarg)
-    scheduler = Scheduler(loaded.program, plan, batches)
-    with np.errstate(all="ignore"):
+    watch = Races(len(groups), launch.waves) if detect_races else None
+    batches = _batches(regions, launch, groups, lds, kernarg, watch)
+    scheduler = Scheduler(loaded.program, plan, batches, watch)
+    with np.errstate(all="ignore"), _reported(watch):
         scheduler.run()
     return _statistics(loaded.program, scheduler.executed, len(groups), launch.waves)
+
+
+@contextmanager
+def _reported(watch: Races | None) -> Iterator[None]:
+    """Raise what was found in the end; a race explains whatever else went wrong."""
+    try:
+        yield
+    except EmulatorError as error:
+        if watch is None or not watch.races:
+            raise
+        raise RaceError(watch.races) from error
+    if watch is not None and watch.races:
+        raise RaceError(watch.races)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +155,13 @@ class _Loaded:
 
 
 @lru_cache(maxsize=64)
-def _loaded(code: bytes) -> _Loaded:
+def _loaded(code: bytes, watched: bool) -> _Loaded:
     kernel = Kernel.read(code)
     check_modes(kernel)
     image = _region("the code object", np.frombuffer(kernel.image, np.uint8), writable=False)
     operands = Operands(kernel.vgprs, kernel.agprs, arch=kernel.target.arch)
-    program = Program(kernel.image, *kernel.text, kernel.target, operands, Code(image.address))
+    wrap = observed if watched else None
+    program = Program(kernel.image, *kernel.text, kernel.target, operands, Code(image.address), wrap)
     return _Loaded(kernel, image, program)
 
 
@@ -173,12 +195,19 @@ def _order(grid: tuple[int, int, int], order: WaveOrder, seed: int) -> npt.NDArr
     return np.random.default_rng(seed).permutation(ids) if order == "random" else ids
 
 
-def _batches(regions: tuple[Region, ...], launch: Launch, groups: Array, lds: int, kernarg: bytes) -> Iterator[Waves]:
+def _batches(
+    regions: tuple[Region, ...],
+    launch: Launch,
+    groups: Array,
+    lds: int,
+    kernarg: bytes,
+    watch: Watch | None,
+) -> Iterator[Waves]:
     """Fresh waves, some workgroups at a time, as long as the waves that live have left room."""
     together = max(1, _TOGETHER // launch.waves)
     for first in range(0, len(groups), together):
         batch = groups[first : first + together]
-        arena = _arena(regions, launch, first, len(batch), lds)
+        arena = _arena(regions, launch, first, len(batch), lds, watch)
         yield launch.start(arena, batch, kernarg)
 
 
@@ -191,7 +220,9 @@ def room(kernel: Kernel, waves: int, lds: int) -> int:
     return max(1, min(each * _UNITS[kernel.target.arch], _MOST_WAVES // waves))
 
 
-def _arena(regions: tuple[Region, ...], launch: Launch, first: int, groups: int, lds: int) -> Arena:
+def _arena(
+    regions: tuple[Region, ...], launch: Launch, first: int, groups: int, lds: int, watch: Watch | None
+) -> Arena:
     """Fresh LDS and scratch, poisoned, for `groups` workgroups from the launch's `first` on."""
     lds_stride = -(-max(lds, 1) // 16) * 16
     scratch = launch.kernel.descriptor.private_bytes
@@ -202,7 +233,7 @@ def _arena(regions: tuple[Region, ...], launch: Launch, first: int, groups: int,
         for name, size in sizes.items()
     }
     waves = first * launch.waves
-    return Arena(regions, made["LDS"], lds_stride, lds, made["scratch"], scratch_stride, scratch, first, waves)
+    return Arena(regions, made["LDS"], lds_stride, lds, made["scratch"], scratch_stride, scratch, first, waves, watch)
 
 
 def _statistics(program: Program, executed: Mapping[int, int], groups: int, waves: int) -> Statistics:

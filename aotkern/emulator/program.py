@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from aotkern.emulator.control import Code, Next, ending, program_counter
@@ -49,9 +50,20 @@ class Program:
         target: Whose instructions these are.
         operands: What the kernel declares.
         code: Where the image lies.
+        wrap: What stands around each step.
     """
 
-    def __init__(self, image: bytes, start: int, end: int, target: Target, operands: Operands, code: Code) -> None:
+    def __init__(
+        self,
+        image: bytes,
+        start: int,
+        end: int,
+        target: Target,
+        operands: Operands,
+        code: Code,
+        wrap: Callable[[Instruction, Step], Step] | None = None,
+    ) -> None:
+        self._wrap = wrap
         self._image, self._start, self._end, self._target = image, start, end, target
         self._operands, self._code = operands, code
         self.blocks: dict[int, Block] = {}
@@ -88,4 +100,5 @@ class Program:
     def _bound(self, instruction: Instruction) -> Step:
         if instruction.name == "s_getpc_b64":
             return program_counter(instruction, self._operands, self._code)
-        return bind(instruction, self._operands)
+        step = bind(instruction, self._operands)
+        return step if self._wrap is None else self._wrap(instruction, step)
