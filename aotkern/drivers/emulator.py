@@ -37,6 +37,7 @@ class EmulatorDriver:
         limit: Most wave instructions of a launch, after which it is given up.
         timeout: Most seconds of a launch, after which it is given up; None for no bound.
         detect_races: Whether a launch in which waves touch the same memory without an order ends in `RaceError`.
+        latest: Whether memory instructions take effect as late as the waits allow.
         last: What the last launch did.
     """
 
@@ -46,6 +47,7 @@ class EmulatorDriver:
     limit: int = 1 << 32
     timeout: float | None = None
     detect_races: bool = False
+    latest: bool = False
     last: Statistics | None = None
     _images: dict[int, bytes] = field(default_factory=dict)
     _handles: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -107,6 +109,7 @@ class EmulatorDriver:
 
         Raises:
             RaceError: With `detect_races`, waves touched the same memory without an order between them.
+            MissingWaitError: With `latest`, a register was touched before its load was waited for.
             UndecidedError: The launch was given up: a limit, or waves that wait in vain.
             EmulatorError: The code touched memory that the launch was not given, or did something unknown.
             MissingToolError: The extra `aotkern[emulator]` is not installed.
@@ -126,6 +129,7 @@ class EmulatorDriver:
                 limit=self.limit,
                 timeout=self.timeout,
                 detect_races=self.detect_races,
+                latest=self.latest,
             )
         except RaceError as error:
             raise RaceError(error.races, launch.function.symbol) from error.__cause__

@@ -27,8 +27,9 @@ from aotkern.emulator.arena import Arena, Region, Watch
 from aotkern.emulator.control import Code
 from aotkern.emulator.errors import RaceError
 from aotkern.emulator.kernel import Kernel
+from aotkern.emulator.latest import Late, Queue
 from aotkern.emulator.launch import Launch, check_modes, dispatch_packet
-from aotkern.emulator.observing import observed
+from aotkern.emulator.observing import Observed
 from aotkern.emulator.operands import Operands
 from aotkern.emulator.program import Program
 from aotkern.emulator.races import Races
@@ -88,6 +89,7 @@ def run(
     limit: int = 1 << 32,
     timeout: float | None = None,
     detect_races: bool = False,
+    latest: bool = False,
 ) -> Statistics:
     """Run the kernel of an HSACO to its end.
 
@@ -104,15 +106,17 @@ def run(
         limit: Most wave instructions before the launch is given up.
         timeout: Most seconds before it is given up; None for no bound.
         detect_races: Whether to note which waves touch the same memory without an order between them.
+        latest: Whether memory instructions take effect as late as the waits allow; see `latest`.
 
     Raises:
+        MissingWaitError: With `latest`, a register was touched before its load was waited for.
         LimitError: More wave instructions, or more seconds, than allowed.
         RaceError: Races were found; the launch has gone on to its end, unless something else stopped it.
         WaitingError: Waves only wait for each other, or for workgroups that have no room on the device.
         EmulatorError: The code did what it must not, or something that the emulator does not know.
         MissingToolError: The decoder is not installed.
     """
-    loaded = _loaded(code, detect_races)
+    loaded = _loaded(code, detect_races, latest)
     kernel, descriptor = loaded.kernel, loaded.kernel.descriptor
     lds = descriptor.group_bytes + dynamic_lds
     _check_size(kernel, threads, lds)
@@ -125,7 +129,7 @@ def run(
     most = room(kernel, launch.waves, lds)
     plan = Plan(wave_order, seed, limit, timeout, len(groups), launch.waves, most)
     watch = Races(len(groups), launch.waves) if detect_races else None
-    batches = _batches(regions, launch, groups, lds, kernarg, watch)
+    batches = _batches(regions, launch, groups, lds, kernarg, watch, latest)
     scheduler = Scheduler(loaded.program, plan, batches, watch)
     with np.errstate(all="ignore"), _reported(watch):
         scheduler.run()
@@ -155,12 +159,12 @@ class _Loaded:
 
 
 @lru_cache(maxsize=64)
-def _loaded(code: bytes, watched: bool) -> _Loaded:
+def _loaded(code: bytes, watched: bool, latest: bool) -> _Loaded:
     kernel = Kernel.read(code)
     check_modes(kernel)
     image = _region("the code object", np.frombuffer(kernel.image, np.uint8), writable=False)
     operands = Operands(kernel.vgprs, kernel.agprs, arch=kernel.target.arch)
-    wrap = observed if watched else None
+    wrap = Late(operands, watched) if latest else Observed() if watched else None
     program = Program(kernel.image, *kernel.text, kernel.target, operands, Code(image.address), wrap)
     return _Loaded(kernel, image, program)
 
@@ -202,13 +206,16 @@ def _batches(
     lds: int,
     kernarg: bytes,
     watch: Watch | None,
+    latest: bool,
 ) -> Iterator[Waves]:
     """Fresh waves, some workgroups at a time, as long as the waves that live have left room."""
     together = max(1, _TOGETHER // launch.waves)
     for first in range(0, len(groups), together):
         batch = groups[first : first + together]
         arena = _arena(regions, launch, first, len(batch), lds, watch)
-        yield launch.start(arena, batch, kernarg)
+        waves = launch.start(arena, batch, kernarg)
+        waves.queue = Queue() if latest else None
+        yield waves
 
 
 def room(kernel: Kernel, waves: int, lds: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from aotkern.emulator.control import Next
 from aotkern.emulator.disassembler import Instruction
 from aotkern.emulator.races import Races
 from aotkern.emulator.valu import Step
@@ -11,31 +12,44 @@ from aotkern.emulator.waves import Waves
 
 _MEMORY = ("global_", "flat_", "buffer_", "ds_", "s_load", "s_buffer_load")
 
+_CACHE_CONTROL = ("buffer_wbl2", "buffer_inv")
 
-def observed(instruction: Instruction, step: Step) -> Step:
-    """The step of an instruction, which says beforehand whose accesses follow."""
-    name = instruction.name
-    if name in ("buffer_wbl2", "buffer_inv"):
-        if "sc1" not in instruction.text.split():  # no wider than the workgroup
+
+def is_wide_cache_control(instruction: Instruction) -> bool:
+    """Whether an instruction publishes or renews memory beyond the workgroup."""
+    return instruction.name in _CACHE_CONTROL and "sc1" in instruction.text.split()
+
+
+class Observed:
+    """Tells a `Races` beforehand whose accesses follow."""
+
+    def step(self, instruction: Instruction, step: Step) -> Step:
+        """Around the step of an instruction."""
+        name = instruction.name
+        if is_wide_cache_control(instruction):
+            return _publish if name == "buffer_wbl2" else _renew
+        if not name.startswith(_MEMORY) or name in _CACHE_CONTROL:
             return step
-        return _publish if name == "buffer_wbl2" else _renew
-    if not name.startswith(_MEMORY):
-        return step
 
-    def run(w: Waves) -> None:
-        _watch(w).at(w, instruction)
-        step(w)
+        def run(w: Waves) -> None:
+            watch_of(w).at(w, instruction)
+            step(w)
 
-    return run
+        return run
+
+    def end(self, _: Instruction, after: Next) -> Next:
+        """Around the end of a block: nothing."""
+        return after
 
 
 def _publish(w: Waves) -> None:
-    _watch(w).publish(w)
+    watch_of(w).publish(w)
 
 
 def _renew(w: Waves) -> None:
-    _watch(w).renew(w)
+    watch_of(w).renew(w)
 
 
-def _watch(w: Waves) -> Races:
+def watch_of(w: Waves) -> Races:
+    """Who watches these waves."""
     return cast(Races, w.arena.watch)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from aotkern.emulator.control import Code, Next, ending, program_counter
 from aotkern.emulator.disassembler import Instruction, decode
@@ -40,6 +40,16 @@ def _polls(instruction: Instruction) -> bool:
     return coherent and name.startswith(("global_load", "flat_load", "buffer_load"))
 
 
+class Wrap(Protocol):
+    """What stands around the code of a program."""
+
+    def step(self, instruction: Instruction, step: Step) -> Step:
+        """Around the step of an instruction."""
+
+    def end(self, instruction: Instruction, after: Next) -> Next:
+        """Around the end of a block."""
+
+
 class Program:
     """The text of a kernel, decoded block by block.
 
@@ -50,7 +60,7 @@ class Program:
         target: Whose instructions these are.
         operands: What the kernel declares.
         code: Where the image lies.
-        wrap: What stands around each step.
+        wrap: What stands around each step, and around the end of each block.
     """
 
     def __init__(
@@ -61,7 +71,7 @@ class Program:
         target: Target,
         operands: Operands,
         code: Code,
-        wrap: Callable[[Instruction, Step], Step] | None = None,
+        wrap: Wrap | None = None,
     ) -> None:
         self._wrap = wrap
         self._image, self._start, self._end, self._target = image, start, end, target
@@ -92,6 +102,8 @@ class Program:
                 after = ending(instruction, self._operands, self._code)
                 if after is not None:
                     poll = next((one for one in reversed(instructions) if _polls(one)), None)
+                    if self._wrap is not None:
+                        after = self._wrap.end(instruction, after)
                     return Block(tuple(instructions), tuple(steps), after, poll)
                 steps.append(self._bound(instruction))
             except (OperandError, ValueError, KeyError, IndexError) as error:
@@ -101,4 +113,4 @@ class Program:
         if instruction.name == "s_getpc_b64":
             return program_counter(instruction, self._operands, self._code)
         step = bind(instruction, self._operands)
-        return step if self._wrap is None else self._wrap(instruction, step)
+        return step if self._wrap is None else self._wrap.step(instruction, step)

@@ -213,6 +213,8 @@ class Scheduler:
     def _stop(self, current: Waves, why: int, after: int) -> None:
         places = _groups(current)
         if why == END:
+            if current.queue is not None:
+                current.queue.finish(current)
             np.subtract.at(self._alive, places, 1)
             self._polling.forget()
         else:
@@ -310,7 +312,8 @@ def _groups(waves: Waves) -> Array:
 
 
 def _go_together(one: Waves, other: Waves) -> bool:
-    return one.pc == other.pc and one.overflow == other.overflow and one.arena is other.arena
+    alike = one.pc == other.pc and one.overflow == other.overflow and one.arena is other.arena
+    return alike and (one.queue is None or one.queue.like(other.queue))
 
 
 def _changes(waves: Waves) -> int:

@@ -56,6 +56,7 @@ class Waves:
         poll: The last instruction that may wait for another wave's store, since the turn began.
         spin: The instruction with which these waves polled when they last came back to a loop.
         worked: Whether the last turn was used up without polling.
+        queue: What is outstanding, where memory instructions take effect late.
         overflow: Whether f16 and fp8 conversions clamp instead of overflowing (bit 23 of MODE).
     """
 
@@ -69,6 +70,7 @@ class Waves:
         "overflow",
         "pc",
         "poll",
+        "queue",
         "rank",
         "scalar",
         "scalar_f32",
@@ -96,6 +98,7 @@ class Waves:
         self.poll: Instruction | None = None
         self.spin: Instruction | None = None
         self.worked = False
+        self.queue: Any = None
         self.rank: float = 0
         self.overflow = False
         self.lds = (group * arena.lds_stride).astype(np.int64)[:, None]
@@ -158,6 +161,7 @@ class Waves:
         made.pc, made.spent, made.overflow = self.pc, self.spent, self.overflow
         made.turns, made.poll, made.spin = self.turns, self.poll, self.spin
         made.worked = self.worked
+        made.queue = None if self.queue is None else self.queue.part(which)
         return made
 
     def end_turn(self, *, worked: bool) -> None:
@@ -184,6 +188,10 @@ def merged(parts: Sequence[Waves]) -> Waves:
         np.ascontiguousarray(np.concatenate([part.scalar for part in parts], axis=1)[:, order]),
         np.concatenate([part.scc for part in parts])[order],
     )
+    queue = parts[0].queue
+    if queue is not None:
+        counts = [part.count for part in parts]
+        made.queue = queue.merged([part.queue for part in parts], counts, order)
     made.pc, made.overflow = parts[0].pc, parts[0].overflow
     made.spent, made.turns = max(part.spent for part in parts), max(part.turns for part in parts)
     made.poll = next((part.poll for part in parts if part.poll is not None), None)
