@@ -16,6 +16,7 @@ from functools import partial
 
 from aotkern.drivers.protocol import Device, Entry, Function, Launch, Load
 from aotkern.emulator import Buffer, Statistics, WaveOrder, run
+from aotkern.emulator.errors import RaceError
 from aotkern.errors import DriverError, InputError
 from aotkern.target import Backend, Target
 
@@ -34,6 +35,9 @@ class EmulatorDriver:
         seed: For a shuffled order.
         preload: Whether kernel arguments are preloaded into registers where the code supports it.
         limit: Most wave instructions of a launch, after which it is given up.
+        timeout: Most seconds of a launch, after which it is given up; None for no bound.
+        detect_races: Whether a launch in which waves touch the same memory without an order ends in `RaceError`.
+        latest: Whether memory instructions take effect as late as the waits allow.
         last: What the last launch did.
     """
 
@@ -41,6 +45,9 @@ class EmulatorDriver:
     seed: int = 0
     preload: bool = True
     limit: int = 1 << 32
+    timeout: float | None = None
+    detect_races: bool = False
+    latest: bool = False
     last: Statistics | None = None
     _images: dict[int, bytes] = field(default_factory=dict)
     _handles: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -101,22 +108,31 @@ class EmulatorDriver:
         """Execute every workgroup.
 
         Raises:
+            RaceError: With `detect_races`, waves touched the same memory without an order between them.
+            MissingWaitError: With `latest`, a register was touched before its load was waited for.
+            UndecidedError: The launch was given up: a limit, or waves that wait in vain.
             EmulatorError: The code touched memory that the launch was not given, or did something unknown.
             MissingToolError: The extra `aotkern[emulator]` is not installed.
         """
         own = [(address, len(block)) for address, block in self._memory.items()]
-        self.last = run(
-            self._images[launch.function.module],
-            grid=launch.grid,
-            threads=launch.threads,
-            kernarg=bytes(launch.arguments),
-            dynamic_lds=launch.shared,
-            buffers=_buffers([*launch.memory, *own]),
-            wave_order=self.wave_order,
-            seed=self.seed,
-            preload=self.preload,
-            limit=self.limit,
-        )
+        try:
+            self.last = run(
+                self._images[launch.function.module],
+                grid=launch.grid,
+                threads=launch.threads,
+                kernarg=bytes(launch.arguments),
+                dynamic_lds=launch.shared,
+                buffers=_buffers([*launch.memory, *own]),
+                wave_order=self.wave_order,
+                seed=self.seed,
+                preload=self.preload,
+                limit=self.limit,
+                timeout=self.timeout,
+                detect_races=self.detect_races,
+                latest=self.latest,
+            )
+        except RaceError as error:
+            raise RaceError(error.races, launch.function.symbol) from error.__cause__
 
     def allocate(self, device: int, size: int, stream: int) -> int:
         """Host memory, aligned as the protocol says."""

@@ -7,9 +7,9 @@ not lie wholly in one region raises `AccessError`, which the machine turns into 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -33,13 +33,17 @@ class Region:
         address: Where it begins.
         size: Bytes.
         name: For messages.
+        changes: How often something was written; an atomic that leaves its cell as it was does not count.
+        shadow: Who touched it, when races are to be found.
     """
 
-    __slots__ = ("_data", "_views", "address", "name", "size", "writable")
+    __slots__ = ("_data", "_views", "address", "changes", "name", "shadow", "size", "writable")
 
     def __init__(self, name: str, address: int, data: Array, writable: bool) -> None:
         self.name, self.address, self.size, self.writable = name, address, len(data), writable
         self._data = data
+        self.changes = 0
+        self.shadow: Any = None
         self._views: dict[int, Array] = {}
         aligned = data.ctypes.data % 8 == 0
         for width, unit in _UNITS.items():
@@ -59,14 +63,49 @@ class Region:
         each = offsets[..., None] + np.arange(width)
         return self._data.take(each).view(_UNITS[width])[..., 0]
 
+    def bytes_at(self, offsets: Array, size: int) -> Array:
+        """`size` bytes at each of some byte offsets, `(n, size)`."""
+        return np.asarray(self._data[offsets[:, None] + np.arange(size)])
+
     def write(self, offsets: Array, values: Array, width: int) -> None:
         """Set units of `width` bytes at byte offsets; of several writes to one place the last lane's stays."""
+        self.changes += 1
         view = self._views.get(width)
         if view is not None and (width == 1 or not int(np.bitwise_or.reduce(offsets, axis=None)) & (width - 1)):
             view[offsets // width] = values
             return
         each = offsets[..., None] + np.arange(width)
         self._data[each] = np.ascontiguousarray(values).view(np.uint8).reshape(each.shape)
+
+
+class Watch(Protocol):
+    """Who is told what waves do to memory.
+
+    Offsets are flat; `mask` says which lanes they belong to, and `where` which of those.
+    """
+
+    def barrier(self, groups: Array) -> None:
+        """All waves of some workgroups, by their numbers in the launch, have passed a barrier."""
+
+    def loads(self, region: Region, offsets: Array, mask: Array | bool, size: int, where: Array | None = None) -> None:
+        """Lanes read."""
+
+    def stores(
+        self,
+        region: Region,
+        offsets: Array,
+        mask: Array | bool,
+        transfer: Any,
+        data: Array,
+        perform: Callable[[], None],
+        where: Array | None = None,
+    ) -> None:
+        """Lanes write, when `perform` is called."""
+
+    def atomics(
+        self, region: Region, offsets: Array, mask: Array | bool, size: int, where: Array | None = None
+    ) -> None:
+        """Lanes read and write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +120,9 @@ class Arena:
         scratch: Scratch of all lanes of the batch, one after another.
         scratch_stride: Bytes from one lane's scratch to the next.
         scratch_size: Bytes that one lane may touch.
+        first_group: The number of the batch's first workgroup in the launch.
+        first_wave: The number of the batch's first wave in the launch.
+        watch: Who is told of every access, when races are to be found.
     """
 
     regions: tuple[Region, ...]
@@ -90,6 +132,9 @@ class Arena:
     scratch: Region
     scratch_stride: int
     scratch_size: int
+    first_group: int = 0
+    first_wave: int = 0
+    watch: Watch | None = None
 
     def region(self, lowest: int, highest: int, size: int) -> Region | None:
         """The region that holds every access of `size` bytes from `lowest` to `highest`, if one does."""
