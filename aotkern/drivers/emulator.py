@@ -34,13 +34,15 @@ class EmulatorDriver:
         seed: For a shuffled order.
         preload: Whether kernel arguments are preloaded into registers where the code supports it.
         limit: Most wave instructions of a launch, after which it is given up.
-        last: What the last launch did.
+        timeout: Most seconds of a launch, after which it is given up; None for as long as it takes.
+        last: What the last launch did; None when it did not end.
     """
 
     wave_order: WaveOrder = "lockstep"
     seed: int = 0
     preload: bool = True
     limit: int = 1 << 32
+    timeout: float | None = None
     last: Statistics | None = None
     _images: dict[int, bytes] = field(default_factory=dict)
     _handles: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -101,10 +103,12 @@ class EmulatorDriver:
         """Execute every workgroup.
 
         Raises:
-            EmulatorError: The code touched memory that the launch was not given, or did something unknown.
+            EmulatorError: The code touched memory that the launch was not given.
+            UndecidedError: The code asks for what the emulator does not know, or was given up.
             MissingToolError: The extra `aotkern[emulator]` is not installed.
         """
         own = [(address, len(block)) for address, block in self._memory.items()]
+        self.last = None
         self.last = run(
             self._images[launch.function.module],
             grid=launch.grid,
@@ -116,6 +120,7 @@ class EmulatorDriver:
             seed=self.seed,
             preload=self.preload,
             limit=self.limit,
+            timeout=self.timeout,
         )
 
     def allocate(self, device: int, size: int, stream: int) -> int:

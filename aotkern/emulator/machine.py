@@ -57,6 +57,7 @@ class Statistics:
         wave_instructions: Instructions executed, counted once for each wave.
         mnemonics: The same, by mnemonic with its encoding suffix.
         addresses: Image offsets of the instructions that were executed at least once, ascending.
+        stores: The buffers in which something was stored.
     """
 
     workgroups: int
@@ -64,6 +65,22 @@ class Statistics:
     wave_instructions: int
     mnemonics: Mapping[str, int]
     addresses: tuple[int, ...]
+    stores: tuple[Stores, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """A buffer in which something was stored.
+
+    Attributes:
+        address: Where it begins.
+        size: Bytes of it.
+        pages: Of a large one, the numbers of its pages (of `arena.PAGE` bytes) in which something was stored.
+    """
+
+    address: int
+    size: int
+    pages: frozenset[int]
 
 
 def run(
@@ -78,6 +95,7 @@ def run(
     seed: int = 0,
     preload: bool = True,
     limit: int = 1 << 32,
+    timeout: float | None = None,
 ) -> Statistics:
     """Run the kernel of an HSACO to its end.
 
@@ -92,9 +110,11 @@ def run(
         seed: For the shuffled order.
         preload: Whether kernel arguments are preloaded into registers, where the kernel supports it.
         limit: Most wave instructions before the launch is given up.
+        timeout: Most seconds before the launch is given up.
 
     Raises:
-        EmulatorError: The code did what it must not, or something that the emulator does not know.
+        EmulatorError: The code did what it must not.
+        UndecidedError: The code asks for what the emulator does not know, or was given up.
         MissingToolError: The decoder is not installed.
     """
     loaded = _loaded(code)
@@ -104,9 +124,10 @@ def run(
     arguments = _region("the kernel arguments", np.frombuffer(kernarg or bytes(4), np.uint8), writable=False)
     packed = dispatch_packet(grid, threads, descriptor.private_bytes, lds, arguments.address)
     packet = _region("the dispatch packet", np.frombuffer(packed, np.uint8), writable=False)
-    regions = (*(_given(buffer) for buffer in buffers), arguments, loaded.image, packet)
+    given = tuple(_given(buffer) for buffer in buffers)
+    regions = (*given, arguments, loaded.image, packet)
     launch = Launch(kernel, grid, threads, arguments, packet, preload)
-    scheduler = Scheduler(loaded.program, wave_order, seed, limit)
+    scheduler = Scheduler(loaded.program, wave_order, seed, limit, timeout)
     groups = _order(grid, wave_order, seed)
     together = max(1, _TOGETHER // launch.waves) if wave_order == "lockstep" else 1
     with np.errstate(all="ignore"):
@@ -114,7 +135,8 @@ def run(
             batch = groups[first : first + together]
             arena = _arena(regions, launch, len(batch), lds)
             scheduler.run(launch.start(arena, batch, kernarg), len(batch))
-    return _statistics(loaded.program, scheduler.executed, len(groups), launch.waves)
+    stores = tuple(Stores(region.address, region.size, frozenset(region.pages)) for region in given if region.stored)
+    return _statistics(loaded.program, scheduler.executed, len(groups), launch.waves, stores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +201,16 @@ def _arena(regions: tuple[Region, ...], launch: Launch, groups: int, lds: int) -
     return Arena(regions, made["LDS"], lds_stride, lds, made["scratch"], scratch_stride, scratch)
 
 
-def _statistics(program: Program, executed: Mapping[int, int], groups: int, waves: int) -> Statistics:
+def _statistics(
+    program: Program, executed: Mapping[int, int], groups: int, waves: int, stores: tuple[Stores, ...]
+) -> Statistics:
     mnemonics: Counter[str] = Counter()
     addresses: set[int] = set()
     for pc, count in executed.items():
         for instruction in program.block(pc).instructions:
             mnemonics[instruction.mnemonic] += count
             addresses.add(instruction.pc)
-    return Statistics(groups, groups * waves, mnemonics.total(), dict(mnemonics), tuple(sorted(addresses)))
+    return Statistics(groups, groups * waves, mnemonics.total(), dict(mnemonics), tuple(sorted(addresses)), stores)
 
 
-__all__ = ["Buffer", "Statistics", "WaveOrder", "run"]
+__all__ = ["Buffer", "Statistics", "Stores", "WaveOrder", "run"]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from typing import Literal
 
 import numpy as np
 
-from aotkern.emulator.arena import AccessError
+from aotkern.emulator.arena import AccessError, UnmodelledError
 from aotkern.emulator.control import BARRIER, END
 from aotkern.emulator.operands import OperandError
 from aotkern.emulator.program import Block, Program
 from aotkern.emulator.waves import Array, Waves, merged
-from aotkern.errors import EmulatorError
+from aotkern.errors import EmulatorError, LimitError, UnsupportedError
 
 _TURN = 20_000  # instructions after which other waves get a turn, so that a wave may spin until another one writes
 
@@ -26,12 +27,20 @@ class Scheduler:
         order: `lockstep`, or the order of single waves.
         seed: For the shuffled order.
         limit: Most wave instructions over all batches.
+        timeout: Most seconds over all batches; None for as long as it takes.
     """
 
     def __init__(
-        self, program: Program, order: Literal["lockstep", "forward", "reverse", "random"], seed: int, limit: int
+        self,
+        program: Program,
+        order: Literal["lockstep", "forward", "reverse", "random"],
+        seed: int,
+        limit: int,
+        timeout: float | None = None,
     ) -> None:
-        self._program, self._order, self._left = program, order, limit
+        self._program, self._order, self._limit, self._left = program, order, limit, limit
+        self._timeout = timeout
+        self._end = float("inf") if timeout is None else time.monotonic() + timeout
         self._random = random.Random(seed)  # noqa: S311 - an order of execution, not a secret
         self.executed: Counter[int] = Counter()
         """How many waves ran each block, by where it begins."""
@@ -96,7 +105,9 @@ class Scheduler:
     def _pay(self, count: int, current: Waves) -> None:
         self._left -= count
         if self._left < 0:
-            raise EmulatorError("more instructions than the launch's limit", current.pc)
+            raise LimitError(f"more than {self._limit:,} wave instructions, the limit of a launch", current.pc)
+        if time.monotonic() > self._end:
+            raise LimitError(f"more than {self._timeout:g} seconds, the most that a launch may take", current.pc)
 
     def _meets(self, current: Waves) -> bool:
         """Whether other waves are at or behind this place."""
@@ -162,9 +173,12 @@ def _execute(block: Block, waves: Waves) -> int | Array:
         for index, step in enumerate(block.steps):  # noqa: B007 - the handler needs the index
             step(waves)
         return block.after(waves)
+    except UnmodelledError as error:
+        at = block.instructions[index]
+        raise UnsupportedError(error.reason, at.pc, at.text, error.lane, error.address) from None
     except AccessError as error:
         at = block.instructions[index]
         raise EmulatorError(error.reason, at.pc, at.text, error.lane, error.address) from None
     except OperandError as error:
         at = block.instructions[index]
-        raise EmulatorError(str(error), at.pc, at.text) from None
+        raise UnsupportedError(str(error), at.pc, at.text) from None
