@@ -127,18 +127,6 @@ class EmulatorError(AotkernError):
         return self.instruction.partition(" ")[0]
 
 
-class UndecidedError(EmulatorError):
-    """The emulator gave a launch up before it could tell whether the code is right."""
-
-
-class LimitError(UndecidedError):
-    """A launch ran more instructions, or for more seconds, than it was allowed."""
-
-
-class UnsupportedError(UndecidedError):
-    """The code asks for what the emulator does not know: an instruction, an operand, a mode, a host call."""
-
-
 class MissError(AotkernError):
     """No prebuilt variant serves a call: build one, or change the call.
 

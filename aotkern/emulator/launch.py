@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from aotkern.emulator.arena import Arena, Region
+from aotkern.emulator.errors import UnsupportedError
 from aotkern.emulator.kernel import Kernel
 from aotkern.emulator.waves import LANES, POISON, Array, Waves
-from aotkern.errors import EmulatorError, UnsupportedError
+from aotkern.errors import EmulatorError
 
 # Property bits of the descriptor. There is no queue and no scratch buffer here: their registers hold poison.
 _PRIVATE_BUFFER, _DISPATCH, _QUEUE, _KERNARG, _DISPATCH_ID, _SCRATCH_INIT, _PRIVATE_SIZE = range(7)

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from aotkern.emulator.control import Code, Next, ending, program_counter
 from aotkern.emulator.disassembler import Instruction, decode
+from aotkern.emulator.errors import UnsupportedError
 from aotkern.emulator.operands import OperandError, Operands, UndeclaredError
 from aotkern.emulator.table import bind
 from aotkern.emulator.valu import Step
-from aotkern.errors import EmulatorError, UnsupportedError
+from aotkern.errors import EmulatorError
 from aotkern.target import Target
 
 

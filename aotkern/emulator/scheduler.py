@@ -11,10 +11,11 @@ import numpy as np
 
 from aotkern.emulator.arena import AccessError, UnmodelledError
 from aotkern.emulator.control import BARRIER, END
+from aotkern.emulator.errors import LimitError, UnsupportedError
 from aotkern.emulator.operands import OperandError
 from aotkern.emulator.program import Block, Program
 from aotkern.emulator.waves import Array, Waves, merged
-from aotkern.errors import EmulatorError, LimitError, UnsupportedError
+from aotkern.errors import EmulatorError
 
 _TURN = 20_000  # instructions after which other waves get a turn, so that a wave may spin until another one writes
 
