@@ -77,7 +77,9 @@ def _notifications(step: StepResult) -> Iterator[JSON]:
     if step.verdict is Verdict.UNKNOWN:
         yield _notification(f"{step.name} {step.subject} could not tell: {step.message}", "error")
     for finding in step.unknown:
-        yield _notification(f"{step.name} {step.subject}: {finding.subject}: could not tell: {finding.message}", "error")
+        yield _notification(
+            f"{step.name} {step.subject}: {finding.subject}: could not tell: {finding.message}", "error"
+        )
 
 
 def _notes(step: StepResult) -> Iterator[JSON]:
