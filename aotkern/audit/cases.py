@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,15 +43,40 @@ class Typed:
 
 
 @dataclass(frozen=True, slots=True)
+class Sparse:
+    """Memory too large to fill, of which only some pieces hold something: the rest is zero and takes no room.
+
+    For offsets beyond 2^31 bytes. A kernel gets it as one contiguous array.
+
+    Attributes:
+        shape: Shape of the whole.
+        dtype: Type of its elements.
+        pieces: By byte offset, arrays that stand there; they do not overlap.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    pieces: Mapping[int, Array]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
 class Exact:
     """An output that must be equal bit by bit. `data` has the type and shape of the argument's array."""
 
-    data: Array
+    data: Array | Sparse
 
 
 @dataclass(frozen=True, slots=True)
 class Near:
     """An output that must be near a float64 reference.
+
+    Where the reference is NaN or infinite the output must be the same. One that is finite there leaves the question
+    open, since it may be the reference that failed, unless `nonfinite` says that the reference means it.
 
     Attributes:
         data: The reference, float64, of the argument's shape.
@@ -59,7 +85,9 @@ class Near:
         rtol: Largest relative error.
         l2: Largest norm of the error over the norm of the reference.
         elsewhere: An array of the argument's type and shape: where the reference is NaN, the output must equal it bit
-            by bit. Without it, such elements may hold anything.
+            by bit.
+        undefined: Where this is true, bool of the argument's shape, the output may hold anything.
+        nonfinite: NaN and infinities of the reference are meant: an output that is finite there is wrong.
     """
 
     data: NDArray[np.float64]
@@ -67,9 +95,18 @@ class Near:
     rtol: float = 0.02
     l2: float = 1e-2
     elsewhere: Array | None = None
+    undefined: NDArray[np.bool_] | None = None
+    nonfinite: bool = False
 
 
-Expected = Union[Exact, Near]
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """An output of which nothing is asked, and why: scratch memory, a counter, ..."""
+
+    reason: str
+
+
+Expected = Union[Exact, Near, Ignored]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +116,9 @@ class Case:
     Attributes:
         name: What it is about, in a few words: `empty row`, `65 entries`.
         grid: Workgroups.
-        arguments: A value for each parameter that is not fixed by the key: arrays, `Typed`, ints, floats, None. Arrays
-            are copied before the launch.
-        expected: What the named arguments must hold afterwards.
+        arguments: A value for each parameter that is not fixed by the key: arrays, `Typed`, `Sparse`, ints, floats,
+            None. Arrays are copied before the launch.
+        expected: What the named arguments must hold afterwards. Each array that the kernel stores to needs one.
     """
 
     name: str
@@ -91,6 +128,7 @@ class Case:
 
 
 CaseFunction = Callable[[VariantKey, int], Iterator[Case]]
+CaseFunctions = Mapping[str, CaseFunction]
 
 
 def constants(key: VariantKey) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 class Verdict(str, Enum):
@@ -62,3 +62,16 @@ class Report(Protocol):
     @property
     def summary(self) -> str:
         """One line: what was shown, or why nothing could be told."""
+
+
+@runtime_checkable
+class Doubtful(Protocol):
+    """A report that names single things about which nothing is told."""
+
+    @property
+    def unknown(self) -> tuple[Finding, ...]:
+        """They, each with the reason; their state is `could not tell`."""
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """What was left out because a part was asked for."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from aotkern.audit.findings import Finding, Report, Verdict
+from aotkern.audit.findings import Doubtful, Finding, Report, Verdict
 from aotkern.audit.places import Place
 
 
@@ -20,6 +20,8 @@ class StepResult:
         seconds: How long it took.
         message: What was shown, or why nothing could be told: one line, or one for each problem.
         findings: What somebody should look at.
+        unknown: What could not be told, one by one, where the audit can say that.
+        skipped: What was left out because a part was asked for, likewise.
         report: The audit's own report, where it came to one.
         place: The file in which a reader should be shown the findings: kernel source, manifest or bundle; or nothing.
     """
@@ -32,11 +34,16 @@ class StepResult:
     findings: tuple[Finding, ...] = ()
     report: Report | None = None
     place: str = ""
+    unknown: tuple[Finding, ...] = ()
+    skipped: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, name: str, subject: str, report: Report, seconds: float, place: str = "") -> StepResult:
         """The step that came to this report."""
-        return cls(name, subject, report.verdict, seconds, report.summary, report.findings, report, place)
+        step = cls(name, subject, report.verdict, seconds, report.summary, report.findings, report, place)
+        if isinstance(report, Doubtful):
+            return replace(step, unknown=report.unknown, skipped=report.skipped)
+        return step
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,14 +71,22 @@ class NumericsStep:
     Attributes:
         bundle: The bundle.
         cases: A module, or a file by path, with the inputs and references of each kernel.
-        most: Most variants of one kernel.
         seed: Inputs and the choice of variants are drawn from it.
+        most: Most code objects of one kernel; None for all.
+        orders: Orders in which waves run, one after another; empty for the usual ones.
+        coverage: Least share of its instructions that the cases of each code object must execute; None for no bound.
+        limit: Most wave instructions of a launch; None for the emulator's own limit.
+        timeout: Most seconds of a launch; None for as long as it takes.
     """
 
     bundle: Path
     cases: str
-    most: int
     seed: int
+    most: int | None = None
+    orders: tuple[str, ...] = ()
+    coverage: float | None = None
+    limit: int | None = None
+    timeout: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +182,9 @@ class Policy:
 
 _STEPS = ("verify", "identity", "resources", "reproducible", "coverage", "numerics", "replay", "jit")
 _READY = ("ready_pattern", "ready_file")
+_NUMERICS = ("most", "orders", "coverage", "limit", "timeout")
+ORDERS = ("lockstep", "forward", "reverse", "random")
+"""Orders in which a numerics step may run waves."""
 
 
 class _Reader:
@@ -192,7 +203,7 @@ class _Reader:
             resources=tuple(map(self._resources, self._tables(top, "resources", ("bundle",), ("baseline", "rule")))),
             reproducible=tuple(map(self._reproducible, self._tables(top, "reproducible", ("kernels", "targets")))),
             coverage=tuple(map(self._coverage, self._tables(top, "coverage", ("bundle", "domain")))),
-            numerics=tuple(map(self._numerics, self._tables(top, "numerics", ("bundle", "cases", "most", "seed")))),
+            numerics=tuple(map(self._numerics, self._tables(top, "numerics", ("bundle", "cases", "seed"), _NUMERICS))),
             replay=tuple(map(self._replay, self._tables(top, "replay", ("workload", "arm", "compiles"), ("bundle",)))),
             jit=tuple(map(self._jit, self._tables(top, "jit", ("command", "budget", "seconds"), (*_READY, "bundles")))),
         )
@@ -223,9 +234,35 @@ class _Reader:
         return CoverageStep(Path(form.text("bundle")), Path(form.text("domain")))
 
     def _numerics(self, form: Fields) -> NumericsStep:
-        if form.get("most") == 0:
-            self.problems.append(Problem(f"{form.where}.most", "at least one variant", "0"))
-        return NumericsStep(Path(form.text("bundle")), form.text("cases"), form.count("most"), form.count("seed"))
+        counts = {name: form.count(name) for name in ("most", "limit", "timeout") if form.has(name)}
+        for name in counts:
+            if form.get(name) == 0:
+                self.problems.append(Problem(f"{form.where}.{name}", "at least one", "0"))
+        return NumericsStep(
+            Path(form.text("bundle")),
+            form.text("cases"),
+            form.count("seed"),
+            orders=self._orders(form) if form.has("orders") else (),
+            coverage=self._share(form, "coverage") if form.has("coverage") else None,
+            **counts,
+        )
+
+    def _orders(self, form: Fields) -> tuple[str, ...]:
+        orders, where = self._texts(form, "orders"), f"{form.where}.orders"
+        if form.get("orders") == []:
+            self.problems.append(Problem(where, "at least one order", "none"))
+        unknown = [order for order in orders if order not in ORDERS]
+        self.problems += [Problem(where, f"one of {', '.join(ORDERS)}", repr(order)[:100]) for order in unknown]
+        if len(set(orders)) < len(orders):
+            self.problems.append(Problem(where, "each order once", ", ".join(orders)[:200]))
+        return orders
+
+    def _share(self, form: Fields, name: str) -> float | None:
+        value = form.get(name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 1:
+            return float(value)
+        self.problems.append(Problem(f"{form.where}.{name}", "a number above 0 and up to 1", repr(value)[:100]))
+        return None
 
     def _replay(self, form: Fields) -> ReplayStep:
         value = form.get("compiles") if form.has("compiles") else {PHASES[0]: 0}  # what is missing was noted already

@@ -42,12 +42,18 @@ targets = ["gfx942", "gfx950"]
 bundle = "out/my_kernels.gfx950.aotk"
 domain = "audits/calls.toml"
 
-# The machine code is executed by an emulator on small inputs, of each kernel at most `most` variants.
+# The machine code is executed by an emulator on small inputs: every distinct code object, or, with `most`, so many of
+# each kernel, drawn by the seed. `orders` are those in which waves run; each case must be right in all of them.
+# `coverage` is the least share of its instructions that the cases of each code object must execute. A launch that takes
+# more than `limit` wave instructions or `timeout` seconds could not be judged.
 [[numerics]]
 bundle = "out/my_kernels.gfx950.aotk"
 cases = "my_cases.py"
-most = 12
 seed = 0
+orders = ["lockstep", "reverse"]
+coverage = 0.9
+limit = 1000000000
+timeout = 600
 
 # A workload is served on paper, in graph captures, warm-up and scored requests, and this bundle must serve every call
 # (see `aotkern audit replay`). Each phase that is to be judged is named with the most compiles that it may cause. Leave

@@ -12,9 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aotkern.emulator.machine import Buffer, Statistics, WaveOrder, run
+    from aotkern.emulator.machine import Buffer, Statistics, Stores, WaveOrder, run
 
-__all__ = ["Buffer", "Statistics", "WaveOrder", "run"]
+__all__ = ["Buffer", "Statistics", "Stores", "WaveOrder", "run"]
 
 
 def __getattr__(name: str) -> Any:

@@ -26,6 +26,16 @@ class AccessError(Exception):
         self.reason, self.lane, self.address = reason, lane, address
 
 
+class UnmodelledError(AccessError):
+    """An access of a kind that is not modelled: nothing is said about the code."""
+
+
+PAGE = 4096
+"""Bytes of a page, by which it is noted where something was stored in large memory."""
+LARGE = 1 << 26
+"""Bytes from which memory counts as large: it is never read as a whole."""
+
+
 class Region:
     """A stretch of memory: an array of bytes and the address of its first one.
 
@@ -35,15 +45,19 @@ class Region:
         name: For messages.
         changes: How often something was written; an atomic that leaves its cell as it was does not count.
         shadow: Who touched it, when races are to be found.
+        stored: Whether anything was stored here.
+        pages: Of large memory, the numbers of the pages in which something was stored; else empty.
     """
 
-    __slots__ = ("_data", "_views", "address", "changes", "name", "shadow", "size", "writable")
+    __slots__ = ("_data", "_views", "address", "changes", "name", "pages", "shadow", "size", "stored", "writable")
 
     def __init__(self, name: str, address: int, data: Array, writable: bool) -> None:
         self.name, self.address, self.size, self.writable = name, address, len(data), writable
         self._data = data
         self.changes = 0
         self.shadow: Any = None
+        self.stored = False
+        self.pages: set[int] = set()
         self._views: dict[int, Array] = {}
         aligned = data.ctypes.data % 8 == 0
         for width, unit in _UNITS.items():
@@ -70,6 +84,10 @@ class Region:
     def write(self, offsets: Array, values: Array, width: int) -> None:
         """Set units of `width` bytes at byte offsets; of several writes to one place the last lane's stays."""
         self.changes += 1
+        self.stored = True
+        if self.size >= LARGE:
+            self.pages.update(np.unique(offsets // PAGE).tolist())
+            self.pages.update(np.unique((offsets + width - 1) // PAGE).tolist())
         view = self._views.get(width)
         if view is not None and (width == 1 or not int(np.bitwise_or.reduce(offsets, axis=None)) & (width - 1)):
             view[offsets // width] = values

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aotkern.emulator.arena import AccessError
+from aotkern.emulator.arena import UnmodelledError
 from aotkern.emulator.disassembler import Instruction
 from aotkern.emulator.operands import OperandError, Operands
 from aotkern.emulator.valu import Bind, Step
@@ -123,13 +123,13 @@ def set_register(instruction: Instruction, operands: Operands) -> Step:
     def step(w: Waves) -> None:
         values = np.unique(fetch(w))
         if len(values) != 1:
-            raise AccessError("waves that execute together set MODE differently")
+            raise UnmodelledError("waves that execute together set MODE differently")
         for bit in range(start, start + size):
             flag = int(values[0]) >> (bit - start) & 1
             if bit == _OVERFLOW_BIT:
                 w.overflow = bool(flag)
             elif _MODE_FIXED.get(bit, flag) != flag:
-                raise AccessError(f"bit {bit} of MODE set to {flag}: rounding and denormal modes are not modelled")
+                raise UnmodelledError(f"bit {bit} of MODE set to {flag}: rounding and denormal modes are not modelled")
 
     return step
 

@@ -17,6 +17,10 @@ class LimitError(UndecidedError):
     """A launch ran more instructions, or for more seconds, than it was allowed."""
 
 
+class UnsupportedError(UndecidedError):
+    """The code asks for what the emulator does not know: an instruction, an operand, a mode, a host call."""
+
+
 class WaitingError(UndecidedError):
     """Waves only wait for others, and no wave is left that could end their wait.
 

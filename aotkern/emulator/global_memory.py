@@ -26,7 +26,7 @@ from aotkern.emulator.access import (
     write,
     write_lds,
 )
-from aotkern.emulator.arena import AccessError, Region
+from aotkern.emulator.arena import AccessError, Region, UnmodelledError
 from aotkern.emulator.disassembler import Instruction
 from aotkern.emulator.operands import PRIVATE_BASE, SHARED_BASE, OperandError, Operands
 from aotkern.emulator.valu import Bind, Step
@@ -135,7 +135,7 @@ def aperture(w: Waves, address: Array, size: int) -> tuple[Region, Array] | None
     if not found:
         return None
     if not (window == U64(found[0])).all():
-        raise AccessError("flat access to several kinds of memory at once")
+        raise UnmodelledError("flat access to several kinds of memory at once")
     place = (address & _LOW).view(I64)
     if found[0] == SHARED_BASE:
         return w.arena.lds, lds_offsets(w, place, size)
@@ -228,7 +228,7 @@ class _Buffer:
         pair = self.descriptor // 2
         low, high = w.scalar_u64[pair], w.scalar_u64[pair + 1]
         if ((low >> U64(48)) & U64(0xBFFF)).any() or (high >> U64(55) & U64(1)).any():
-            raise AccessError("buffer descriptor with a stride, swizzle or added lane number")
+            raise UnmodelledError("buffer descriptor with a stride, swizzle or added lane number")
         offset = self.scalar(w).astype(U64) + U64(self.offset)
         if self.lane is not None:
             offset = offset + self.lane(w)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aotkern.emulator.arena import Arena, Region
+from aotkern.emulator.errors import UnsupportedError
 from aotkern.emulator.kernel import Kernel
 from aotkern.emulator.waves import LANES, POISON, Array, Waves
 from aotkern.errors import EmulatorError
@@ -103,13 +104,13 @@ def check_modes(kernel: Kernel) -> None:
     """Refuse a kernel that starts in a mode which is not modelled.
 
     Raises:
-        EmulatorError: It rounds otherwise than to nearest even, or flushes denormals.
+        UnsupportedError: It rounds otherwise than to nearest even, or flushes denormals.
     """
     mode = kernel.descriptor.rsrc1 >> 12 & 0xFF
     if mode != 0xF0:
-        raise EmulatorError(f"float mode {mode:#x}: only rounding to nearest even with denormals is modelled")
+        raise UnsupportedError(f"float mode {mode:#x}: only rounding to nearest even with denormals is modelled")
     if kernel.descriptor.wave != LANES:
-        raise EmulatorError(f"waves of {kernel.descriptor.wave} lanes")
+        raise UnsupportedError(f"waves of {kernel.descriptor.wave} lanes")
 
 
 def dispatch_packet(grid: tuple[int, int, int], threads: int, scratch: int, lds: int, kernarg: int) -> bytes:

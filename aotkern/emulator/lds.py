@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from aotkern.emulator.access import Atomic, Transfer, active, atomics, deliver, read_lds, update, write_lds
-from aotkern.emulator.arena import AccessError
+from aotkern.emulator.arena import UnmodelledError
 from aotkern.emulator.disassembler import Instruction
 from aotkern.emulator.global_memory import lds_offsets
 from aotkern.emulator.operands import Operands
@@ -148,7 +148,7 @@ def _read_transposed(width: int) -> Bind:
 
         def step(w: Waves) -> None:
             if not isinstance(w.mask, bool):
-                raise AccessError("transposed read with inactive lanes")
+                raise UnmodelledError("transposed read with inactive lanes")
             block = read_lds(w, lds_offsets(w, place(w), 8), transfer)
             deliver(w, target, transfer, transposed(block, width))
 

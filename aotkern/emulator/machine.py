@@ -66,6 +66,7 @@ class Statistics:
         wave_instructions: Instructions executed, counted once for each wave.
         mnemonics: The same, by mnemonic with its encoding suffix.
         addresses: Image offsets of the instructions that were executed at least once, ascending.
+        stores: The buffers in which something was stored.
     """
 
     workgroups: int
@@ -73,6 +74,22 @@ class Statistics:
     wave_instructions: int
     mnemonics: Mapping[str, int]
     addresses: tuple[int, ...]
+    stores: tuple[Stores, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """A buffer in which something was stored.
+
+    Attributes:
+        address: Where it begins.
+        size: Bytes of it.
+        pages: Of a large one, the numbers of its pages (of `arena.PAGE` bytes) in which something was stored.
+    """
+
+    address: int
+    size: int
+    pages: frozenset[int]
 
 
 def run(
@@ -113,7 +130,8 @@ def run(
         LimitError: More wave instructions, or more seconds, than allowed.
         RaceError: Races were found; the launch has gone on to its end, unless something else stopped it.
         WaitingError: Waves only wait for each other, or for workgroups that have no room on the device.
-        EmulatorError: The code did what it must not, or something that the emulator does not know.
+        UnsupportedError: The code asks for what the emulator does not know.
+        EmulatorError: The code did what it must not.
         MissingToolError: The decoder is not installed.
     """
     loaded = _loaded(code, detect_races, latest)
@@ -123,7 +141,8 @@ def run(
     arguments = _region("the kernel arguments", np.frombuffer(kernarg or bytes(4), np.uint8), writable=False)
     packed = dispatch_packet(grid, threads, descriptor.private_bytes, lds, arguments.address)
     packet = _region("the dispatch packet", np.frombuffer(packed, np.uint8), writable=False)
-    regions = (*(_given(buffer) for buffer in buffers), arguments, loaded.image, packet)
+    given = tuple(_given(buffer) for buffer in buffers)
+    regions = (*given, arguments, loaded.image, packet)
     launch = Launch(kernel, grid, threads, arguments, packet, preload)
     groups = _order(grid, wave_order, seed)
     most = room(kernel, launch.waves, lds)
@@ -133,7 +152,8 @@ def run(
     scheduler = Scheduler(loaded.program, plan, batches, watch)
     with np.errstate(all="ignore"), _reported(watch):
         scheduler.run()
-    return _statistics(loaded.program, scheduler.executed, len(groups), launch.waves)
+    stores = tuple(Stores(region.address, region.size, frozenset(region.pages)) for region in given if region.stored)
+    return _statistics(loaded.program, scheduler.executed, len(groups), launch.waves, stores)
 
 
 @contextmanager
@@ -243,14 +263,16 @@ def _arena(
     return Arena(regions, made["LDS"], lds_stride, lds, made["scratch"], scratch_stride, scratch, first, waves, watch)
 
 
-def _statistics(program: Program, executed: Mapping[int, int], groups: int, waves: int) -> Statistics:
+def _statistics(
+    program: Program, executed: Mapping[int, int], groups: int, waves: int, stores: tuple[Stores, ...]
+) -> Statistics:
     mnemonics: Counter[str] = Counter()
     addresses: set[int] = set()
     for pc, count in executed.items():
         for instruction in program.block(pc).instructions:
             mnemonics[instruction.mnemonic] += count
             addresses.add(instruction.pc)
-    return Statistics(groups, groups * waves, mnemonics.total(), dict(mnemonics), tuple(sorted(addresses)))
+    return Statistics(groups, groups * waves, mnemonics.total(), dict(mnemonics), tuple(sorted(addresses)), stores)
 
 
-__all__ = ["Buffer", "Statistics", "WaveOrder", "run"]
+__all__ = ["Buffer", "Statistics", "Stores", "WaveOrder", "run"]

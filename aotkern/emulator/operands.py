@@ -68,6 +68,10 @@ class OperandError(Exception):
     """An operand that cannot be what it is spelt as; the program adds where it stands."""
 
 
+class UndeclaredError(OperandError):
+    """A register beyond those that the kernel declares: the code is at fault."""
+
+
 @dataclass(frozen=True, slots=True)
 class Register:
     """A run of registers: `file` is `v` (AGPRs included, by position) or `s`."""
@@ -169,7 +173,7 @@ class Operands:
         count = 1 if match[2] else int(match[4]) - first + 1
         limit = {"v": self.vgprs, "a": self.agprs, "s": self.sgprs, "ttmp": 16}[match[1]]
         if first + count > limit:
-            raise OperandError(f"{text} is beyond the {limit} registers that the kernel declares")
+            raise UndeclaredError(f"{text} is beyond the {limit} registers that the kernel declares")
         offset = {"v": 0, "a": self.vgprs, "s": 0, "ttmp": _TTMP}[match[1]]
         return Register("v" if match[1] in "va" else "s", first + offset, count)
 

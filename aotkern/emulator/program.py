@@ -7,7 +7,8 @@ from typing import Protocol
 
 from aotkern.emulator.control import Code, Next, ending, program_counter
 from aotkern.emulator.disassembler import Instruction, decode
-from aotkern.emulator.operands import OperandError, Operands
+from aotkern.emulator.errors import UnsupportedError
+from aotkern.emulator.operands import OperandError, Operands, UndeclaredError
 from aotkern.emulator.table import bind
 from aotkern.emulator.valu import Step
 from aotkern.errors import EmulatorError
@@ -106,8 +107,10 @@ class Program:
                         after = self._wrap.end(instruction, after)
                     return Block(tuple(instructions), tuple(steps), after, poll)
                 steps.append(self._bound(instruction))
-            except (OperandError, ValueError, KeyError, IndexError) as error:
+            except UndeclaredError as error:
                 raise EmulatorError(f"{error}", instruction.pc, instruction.text) from error
+            except (OperandError, ValueError, KeyError, IndexError) as error:
+                raise UnsupportedError(f"{error}", instruction.pc, instruction.text) from error
 
     def _bound(self, instruction: Instruction) -> Step:
         if instruction.name == "s_getpc_b64":

@@ -21,9 +21,9 @@ from typing import Literal
 
 import numpy as np
 
-from aotkern.emulator.arena import AccessError, Watch
+from aotkern.emulator.arena import AccessError, UnmodelledError, Watch
 from aotkern.emulator.control import BARRIER, END
-from aotkern.emulator.errors import LimitError, WaitingError
+from aotkern.emulator.errors import LimitError, UnsupportedError, WaitingError
 from aotkern.emulator.operands import OperandError
 from aotkern.emulator.program import Block, Program
 from aotkern.emulator.waves import Array, Waves, merged
@@ -191,9 +191,11 @@ class Scheduler:
     def _pay(self, count: int, current: Waves) -> None:
         self._left -= count
         if self._left < 0:
-            raise LimitError("more instructions than the launch's limit", current.pc)
+            limit = self._plan.limit
+            raise LimitError(f"more than {limit:,} wave instructions, the limit of a launch", current.pc)
         if self._deadline is not None and time.monotonic() > self._deadline:
-            raise LimitError(f"not ended within {self._plan.timeout:g} seconds", current.pc)
+            most = f"{self._plan.timeout:g} seconds, the most that a launch may take"
+            raise LimitError(f"more than {most}", current.pc)
 
     def _meets(self, current: Waves) -> bool:
         """Whether other waves are at or behind this place."""
@@ -361,9 +363,12 @@ def _execute(block: Block, waves: Waves) -> int | Array:
         for index, step in enumerate(block.steps):  # noqa: B007 - the handler needs the index
             step(waves)
         return block.after(waves)
+    except UnmodelledError as error:
+        at = block.instructions[index]
+        raise UnsupportedError(error.reason, at.pc, at.text, error.lane, error.address) from None
     except AccessError as error:
         at = block.instructions[index]
         raise EmulatorError(error.reason, at.pc, at.text, error.lane, error.address) from None
     except OperandError as error:
         at = block.instructions[index]
-        raise EmulatorError(str(error), at.pc, at.text) from None
+        raise UnsupportedError(str(error), at.pc, at.text) from None

@@ -71,7 +71,7 @@ def _section(number: int, step: StepResult, part: Contribution) -> Section:
         verdict=step.verdict,
         seconds=step.seconds,
         message=step.message,
-        findings=tuple(finding for finding in step.findings if finding.subject not in shown),
+        findings=(*(finding for finding in step.findings if finding.subject not in shown), *step.unknown),
         blocks=part.blocks,
     )
 

@@ -1,13 +1,14 @@
 """JUnit XML, for systems that collect test results.
 
 A suite for each step of the gate. Its first case is the step itself, which fails with findings and is an error where
-nothing could be told; each thing with findings follows as a case of its own.
+nothing could be told; each thing with findings follows as a case of its own, and each thing of which nothing could be
+told as one with an error.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from xml.etree import ElementTree as ET
 
 from aotkern.audit.findings import Finding, Verdict
@@ -35,17 +36,39 @@ def _suite(step: StepResult) -> ET.Element:
         _outcome(first, "failure", str(step.verdict), [step.message])
     elif step.verdict is Verdict.UNKNOWN:
         _outcome(first, "error", str(step.verdict), [step.message])
+    first.append(_said(step))
     suite.append(first)
+    suite.extend(_cases(step, step.findings, "failure"))
+    suite.extend(_cases(step, step.unknown, "error"))
+    suite.extend(_left_out(step))
+    _count(suite, list(suite.iter("testcase")), step.seconds)
+    return suite
+
+
+def _cases(step: StepResult, findings: Iterable[Finding], kind: str) -> Iterator[ET.Element]:
+    """A case for each subject."""
     by_subject: dict[str, list[Finding]] = {}
-    for finding in step.findings:
+    for finding in findings:
         by_subject.setdefault(finding.subject, []).append(finding)
     for subject, found in by_subject.items():
         case = _element("testcase", classname=f"{step.name} {step.subject}", name=subject)
         states = ", ".join(dict.fromkeys(finding.state for finding in found))
-        _outcome(case, "failure", states, [finding.message for finding in found])
-        suite.append(case)
-    _count(suite, list(suite.iter("testcase")), step.seconds)
-    return suite
+        _outcome(case, kind, states, [finding.message for finding in found])
+        yield case
+
+
+def _said(step: StepResult) -> ET.Element:
+    """What the step says of itself, clean or not: how much it looked at."""
+    said = _element("system-out")
+    said.text = _clean(step.message)
+    return said
+
+
+def _left_out(step: StepResult) -> Iterator[ET.Element]:
+    for key in step.skipped:
+        case = _element("testcase", classname=f"{step.name} {step.subject}", name=key)
+        case.append(_element("skipped", message="left out: only a part was asked for"))
+        yield case
 
 
 def _outcome(case: ET.Element, kind: str, state: str, messages: Iterable[str]) -> None:
@@ -57,8 +80,8 @@ def _outcome(case: ET.Element, kind: str, state: str, messages: Iterable[str]) -
 
 def _count(element: ET.Element, cases: list[ET.Element], seconds: float) -> None:
     element.set("tests", str(len(cases)))
-    for kind in ("failure", "error"):
-        element.set(f"{kind}s", str(sum(case.find(kind) is not None for case in cases)))
+    for name, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        element.set(name, str(sum(case.find(kind) is not None for case in cases)))
     element.set("time", f"{seconds:.3f}")
 
 

@@ -101,6 +101,8 @@ def _step(step: StepResult) -> JSON:
         "message": step.message,
         "place": step.place,
         "findings": findings(step.findings),
+        "unknown": findings(step.unknown),
+        "skipped": list(step.skipped),
         "report": None if step.report is None else audited(step.report),
     }
 

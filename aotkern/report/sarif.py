@@ -2,14 +2,15 @@
 
 The place is the kernel's `def` where its source is known, and the file that the step names otherwise. Variants are
 logical locations; a fingerprint made of audit, state and variant lets a later run recognise a finding. A step that
-could not tell has no results: it is a notification, and the run then counts as not successful.
+could not tell is a notification, as is each single thing of which nothing could be told; the run then counts as not
+successful.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
@@ -39,11 +40,12 @@ def render(report: GateReport) -> str:
     """The report of a gate, or of a single audit."""
     rules: dict[str, JSON] = {}
     results = [_result(step, finding, report.places, rules) for step in report.steps for finding in step.findings]
-    unknown = [_notification(step) for step in report.steps if step.verdict is Verdict.UNKNOWN]
+    unknown = [notification for step in report.steps for notification in _notifications(step)]
+    notes = [note for step in report.steps for note in _notes(step)]
     run = {
         "tool": {"driver": {"name": "aotkern", "version": __version__, "rules": list(rules.values())}},
         "automationDetails": {"id": f"aotkern/{report.policy}"},
-        "invocations": [{"executionSuccessful": not unknown, "toolExecutionNotifications": unknown}],
+        "invocations": [{"executionSuccessful": not unknown, "toolExecutionNotifications": unknown + notes}],
         "results": results,
     }
     document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
@@ -72,14 +74,29 @@ def _result(step: StepResult, finding: Finding, places: Mapping[str, Place], rul
     }
 
 
-def _notification(step: StepResult) -> JSON:
-    text = _message(f"{step.name} {step.subject} could not tell: {step.message}")
-    return {"level": "error", "message": {"text": text}}
-
-
 def _message(text: str) -> str:
     """A message in which nothing is an embedded link: SARIF reads `[text](target)` even in plain text."""
     return text.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
+
+
+def _notifications(step: StepResult) -> Iterator[JSON]:
+    if step.verdict is Verdict.UNKNOWN:
+        yield _notification(f"{step.name} {step.subject} could not tell: {step.message}", "error")
+    for finding in step.unknown:
+        about = f"{step.name} {step.subject}: {finding.subject}"
+        yield _notification(f"{about}: could not tell: {finding.message}", "error")
+
+
+def _notes(step: StepResult) -> Iterator[JSON]:
+    """What the step says of itself, clean or not, and what it left out."""
+    yield _notification(f"{step.name} {step.subject}: {step.verdict}: {step.message}", "note")
+    if step.skipped:
+        left_out = f"left out {len(step.skipped)}: {', '.join(step.skipped)}"
+        yield _notification(f"{step.name} {step.subject} {left_out}", "note")
+
+
+def _notification(text: str, level: str) -> JSON:
+    return {"level": level, "message": {"text": _message(text)}}
 
 
 def _uri(place: str) -> str:

@@ -78,9 +78,12 @@ def gate(report: GateReport) -> str:
     for step in report.steps:
         if "\n" in step.message:
             parts.append(f"{step.name} {step.subject} could not tell:\n{step.message}")
-        lines = [f"{finding.state}: {finding.subject}\n    {finding.message}" for finding in step.findings]
-        if lines:
-            parts.append(f"{step.name} {step.subject}:\n{limited(lines, 'findings')}")
+        for found, noun in ((step.findings, "findings"), (step.unknown, "questions left open")):
+            lines = [f"{finding.state}: {finding.subject}\n    {finding.message}" for finding in found]
+            if lines:
+                parts.append(f"{step.name} {step.subject}:\n{limited(lines, noun)}")
+        if step.skipped:
+            parts.append(f"{step.name} {step.subject} left out:\n{limited(step.skipped, 'left out')}")
     parts.append(f"gate {report.policy}: {report.verdict}")
     return "\n\n".join(parts)
 

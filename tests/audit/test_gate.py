@@ -139,7 +139,7 @@ def test_code_of_the_project_that_fails_does_not_hide_the_other_steps(repository
     pytest.importorskip("numpy")
     Path("my_cases.py").write_text(text, "utf-8")
     bundle = Path("out/small.gfx942.aotk")
-    policy = Policy(verify=(bundle,), numerics=(NumericsStep(bundle, "my_cases.py", 1, 0),))
+    policy = Policy(verify=(bundle,), numerics=(NumericsStep(bundle, "my_cases.py", 0, 1),))
     verified, executed = gate.run(policy, "policy", QUIET).steps
     assert (verified.verdict, executed.verdict) == (Verdict.CLEAN, Verdict.UNKNOWN)
     assert said in executed.message
@@ -248,7 +248,7 @@ def test_a_numerics_step_without_numpy_could_not_tell(repository: Path, monkeypa
     for name in ("aotkern.audit.cases", "aotkern.audit.numerics", "aotkern.audit.executors"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.delattr("aotkern.audit.cases", raising=False)
-    policy = Policy(numerics=(NumericsStep(Path("out/small.gfx942.aotk"), "my_cases.py", 1, 0),))
+    policy = Policy(numerics=(NumericsStep(Path("out/small.gfx942.aotk"), "my_cases.py", 0, 1),))
     (step,) = gate.run(policy, "policy", QUIET).steps
     assert step.verdict is Verdict.UNKNOWN
     assert "numpy is needed to execute machine code" in step.message

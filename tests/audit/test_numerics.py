@@ -12,13 +12,15 @@ import pytest
 from bundles import Spec, make
 
 from aotkern.audit.cases import Case, Exact, Near, Typed, constants, load
+from aotkern.audit.execution import aligned
 from aotkern.audit.executors import Emulated
 from aotkern.audit.findings import Verdict
-from aotkern.audit.numerics import NumericsReport, Outcome, aligned, audit, choose, judge
+from aotkern.audit.judging import judge as judged
+from aotkern.audit.numerics import NOT_SAID, Counts, NumericsReport, Outcome, audit, choose
 from aotkern.bundle import Bundle
 from aotkern.digest import Digest
 from aotkern.errors import InputError
-from aotkern.manifest import Launch, VariantEntry
+from aotkern.manifest import Launch, Manifest, VariantEntry
 from aotkern.report import numerics as reported
 from aotkern.spec import VariantKey
 
@@ -70,6 +72,18 @@ def wrong(compile_kernel, tmp_path: Path) -> Path:
     return path
 
 
+def judge(found, expected) -> tuple[tuple[float, float], str]:
+    """The errors, and what is wrong, of a comparison that shows something."""
+    answer = judged(found, expected)
+    assert not answer.doubt
+    assert answer.compared
+    return answer.worst, answer.wrong
+
+
+def manifest(path: Path) -> Manifest:
+    return Bundle.open(path).manifest
+
+
 def audited(path: Path, source: Path, **how: int) -> NumericsReport:
     return audit(Bundle.open(path).manifest, load(str(source)), Emulated(path, "gfx942"), **how)
 
@@ -78,6 +92,7 @@ def test_right_code_is_clean(bundle: Path, source: Path) -> None:
     report = audited(bundle, source)
     assert report.verdict is Verdict.CLEAN
     assert (report.on, report.variants, report.left_out, report.without_cases) == ("emulator", 2, {}, ())
+    assert report.objects == {"scale": Counts(2, 2)}
     assert [outcome.case for outcome in report.outcomes] == ["exact", "near"] * 2
 
 
@@ -150,7 +165,11 @@ def test_variants_that_share_their_code_run_once(compile_kernel, tmp_path: Path,
 
 def test_what_is_left_out_is_counted(bundle: Path, source: Path) -> None:
     report = audited(bundle, source, most=1)
-    assert (report.variants, report.left_out) == (1, {"scale": 1})
+    (left_out,) = report.left_out["scale"]
+    assert (report.variants, report.objects) == (1, {"scale": Counts(1, 2)})
+    assert {left_out} | {outcome.key for outcome in report.outcomes} == {v.text for v in manifest(bundle).variants}
+    assert report.summary.startswith("hip:gfx942 on emulator: 1 of 2 code objects, 2 cases, wrong 0, could not tell 0")
+    assert f"left out: {left_out}" in reported.text(report)
 
 
 def test_exact_outputs_compare_bits() -> None:
@@ -182,9 +201,9 @@ def test_a_reference_of_zeros_admits_no_relative_error() -> None:
 
 
 def test_elements_without_a_reference_may_hold_anything_unless_they_must_survive() -> None:
-    reference = np.array([1.0, np.nan])
+    reference, free = np.array([1.0, np.nan]), np.array([False, True])
     found, before = np.array([1.0, 5.0], np.float32), np.array([9.0, 7.0], np.float32)
-    assert judge(found, Near(reference))[1] == ""
+    assert judge(found, Near(reference, undefined=free))[1] == ""
     assert (
         "where nothing is computed, 1 bytes differ, first at [1]" in judge(found, Near(reference, elsewhere=before))[1]
     )
@@ -217,7 +236,7 @@ def test_the_command_prints_and_answers(aotkern, bundle: Path, wrong: Path, sour
     answer = aotkern("audit", "numerics", bundle, "--cases", source)
     assert answer.code == 0
     assert "hip:gfx942, executed by: emulator" in answer.out
-    assert reported.NOT_MODELLED in answer.out
+    assert NOT_SAID in answer.out
     answer = aotkern("audit", "numerics", wrong, "--cases", source, "--seed", "9")
     assert answer.code == 1
     assert "exact, seed 9: out: 4 bytes differ" in answer.out
@@ -232,9 +251,8 @@ def test_the_document_fits_its_schema(bundle: Path, wrong: Path, source: Path) -
 
 def test_outcomes_name_the_worst_error() -> None:
     outcome = Outcome("k[hip:gfx942]()", "c", 0, "", {"out": (0.5, 0.25)})
-    (row,) = reported.machine(NumericsReport(entry("k[hip:gfx942]()").key.target, "emulator", (outcome,), {}, ()))[
-        "cases"
-    ]
+    report = NumericsReport(entry("k[hip:gfx942]()").key.target, "emulator", (outcome,), {"k": Counts(1, 1)})
+    (row,) = reported.machine(report)["cases"]
     assert row["worst"] == {"out": {"absolute": 0.5, "l2": 0.25}}
 
 

@@ -61,7 +61,9 @@ def test_the_example_that_init_writes_is_a_policy_with_every_step() -> None:
     assert policy.resources[0].rules == (Rule("*", GFX950, {"vgpr_spills": 0, "scratch_bytes": 0}),)
     assert policy.reproducible[0] == ReproducibleStep(("my_kernels.py",), (Target.parse("gfx942"), GFX950))
     assert policy.coverage[0] == CoverageStep(Path("out/my_kernels.gfx950.aotk"), Path("audits/calls.toml"))
-    assert policy.numerics[0] == NumericsStep(Path("out/my_kernels.gfx950.aotk"), "my_cases.py", 12, 0)
+    assert policy.numerics[0] == NumericsStep(
+        Path("out/my_kernels.gfx950.aotk"), "my_cases.py", 0, None, ("lockstep", "reverse"), 0.9, 1_000_000_000, 600
+    )
     compiles = {"capture": 0, "warmup": 0, "scored": 0}
     bundle = Path("out/my_kernels.gfx950.aotk")
     assert policy.replay[0] == ReplayStep(Path("audits/serving.toml"), "bundle", bundle, compiles)

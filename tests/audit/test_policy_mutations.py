@@ -34,6 +34,19 @@ except ModuleNotFoundError:  # Python 3.10
 ROUNDS = 10_000
 
 
+def _numerics(step):
+    return {
+        "bundle": step.bundle,
+        "cases": step.cases,
+        "seed": step.seed,
+        "most": step.most,
+        "orders": step.orders or None,
+        "coverage": step.coverage,
+        "limit": step.limit,
+        "timeout": step.timeout,
+    }
+
+
 def told(policy: Policy) -> dict[str, Any]:
     """What a policy says, as plain values: the inverse of reading, written apart from it."""
     steps: dict[str, Any] = {
@@ -57,7 +70,7 @@ def told(policy: Policy) -> dict[str, Any]:
         ],
         "reproducible": [{"kernels": s.kernels, "targets": s.targets} for s in policy.reproducible],
         "coverage": [{"bundle": s.bundle, "domain": s.domain} for s in policy.coverage],
-        "numerics": [{"bundle": s.bundle, "cases": s.cases, "most": s.most, "seed": s.seed} for s in policy.numerics],
+        "numerics": [_numerics(s) for s in policy.numerics],
         "replay": [
             {"workload": s.workload, "arm": s.arm, "bundle": s.bundle, "compiles": s.compiles} for s in policy.replay
         ],

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import jsonschema
 import reports_made as made
 
 from aotkern import schemas
 from aotkern.audit.coverage.proof import CoverageReport, Gap, KernelCoverage
+from aotkern.audit.examining import Coverage
+from aotkern.audit.examining import Outcome as Numbers
 from aotkern.audit.findings import Verdict
 from aotkern.audit.jit.events import Compile, Log, Outcome, Process, Tuning
 from aotkern.audit.jit.judge import judge
-from aotkern.audit.numerics import NumericsReport
-from aotkern.audit.numerics import Outcome as Numbers
+from aotkern.audit.numerics import NOT_SAID, Counts, NumericsReport
 from aotkern.audit.outcome import GateReport, StepResult
+from aotkern.emulator.reach import Gap as Unexecuted
 from aotkern.report import formats, html, jit_page, markdown
 from aotkern.report.contributions import contribution, page
 from aotkern.report.numerics import machine
@@ -118,22 +121,63 @@ def test_a_bound_on_what_was_not_launched_shows_nothing_unless_another_is_exceed
 
 
 def numerics():
-    good = Numbers(KEY, "small", 0, "", {"out": (1e-6, 2e-7)})
+    good = Numbers(KEY, "small", 0, "", {"out": (1e-6, 2e-7)}, "", ("lockstep", "reverse"), 8)
     bad = Numbers(KEY.replace("scale", "mix"), "small", 0, "out differs at 3", {"out": (1.0, 0.5)})
-    return NumericsReport(Target.parse("gfx942"), "emulator", (good, bad), {}, ())
+    blind = Numbers(KEY.replace("scale", "odd"), "small", 0, "", {}, "nothing is compared", ("lockstep",))
+    return NumericsReport(
+        Target.parse("gfx942"),
+        "emulator",
+        (good, bad, blind),
+        {"scale": Counts(1, 2), "mix": Counts(1, 1), "odd": Counts(1, 1), "none": Counts(0, 3)},
+        {"scale": (KEY.replace("4", "8"),)},
+        ("none",),
+        ("lockstep", "reverse"),
+        {KEY: Coverage(98, 100, (Unexecuted(16, 24, 2, "s_nop 0"),))},
+        0.99,
+    )
 
 
 def test_the_numerics_audit_says_of_each_variant_whether_it_computes_right():
     shown = page(GateReport("p", (StepResult.of("numerics", "b", numerics(), 1.0),)))
     states = {row.kernel: [(state.text, state.tone) for state in row.states] for row in shown.variants}
     assert states == {
-        "scale": [("computes right (emulator)", Tone.GOOD)],
+        "scale": [("not executed: left out", Tone.UNKNOWN)],
         "mix": [("wrong numbers", Tone.BAD)],
+        "odd": [("numbers: could not tell", Tone.UNKNOWN)],
     }
-    (worst,) = shown.sections[0].blocks
+    kernels, worst, never, left_out, said = shown.sections[0].blocks
+    assert kernels.rows[0] == ("scale", "1", "2", "1", "0", "0", "98.0 %", "2.0e-07")
     assert [row[3:] for row in worst.rows] == [("1.00e+00", "5.00e-01"), ("1.00e-06", "2.00e-07")]
-    assert numerics().summary == "hip:gfx942 on emulator: variants 2, cases 2, wrong 1"
+    assert never.rows == ((KEY, "98.0 % of 100 instructions ran: not 0x10 s_nop 0 and 1 more up to 0x18"),)
+    assert left_out.rows == ((KEY.replace("4", "8"),),)
+    assert said.rows == ((NOT_SAID,),)
+    assert numerics().summary == (
+        "hip:gfx942 on emulator: 3 of 7 code objects, 3 cases in orders lockstep, reverse, wrong 1, could not tell 1; "
+        "98.0 % of instructions ran; no cases for none"
+    )
     assert machine(numerics())["verdict"] == "findings"
+
+
+def test_what_a_numerics_audit_could_not_tell_stands_apart_in_every_report():
+    gate = GateReport("p", (StepResult.of("numerics", "b", numerics(), 1.0),))
+    document = json.loads(formats.of(Path("x.json"))(gate))
+    jsonschema.validate(document, schemas.load("gate"))
+    (step,) = document["steps"]
+    assert [finding["state"] for finding in step["findings"]] == ["wrong", "too little executed"]
+    assert [finding["message"] for finding in step["unknown"]] == [
+        "small, seed 0: nothing is compared",
+        "no cases are declared",
+    ]
+    assert step["skipped"] == [KEY.replace("4", "8")]
+    assert step["report"]["counts"] == {"right": 1, "wrong": 1, "could not tell": 1}
+    for ending in (".html", ".md", ".xml", ".sarif", ".txt"):
+        shown = formats.of(Path(f"x{ending}"))(gate)
+        assert "3 of 7 code objects" in shown, ending
+        assert "nothing is compared" in shown, ending
+    suite = ET.fromstring(formats.of(Path("x.xml"))(gate)).find("testsuite")
+    assert [suite.get(name) for name in ("failures", "errors", "skipped")] == ["3", "2", "1"]
+    notes = json.loads(formats.of(Path("x.sarif"))(gate))["runs"][0]["invocations"][0]["toolExecutionNotifications"]
+    assert [note["level"] for note in notes] == ["error", "error", "note", "note"]
 
 
 def coverage():

@@ -12,21 +12,24 @@ from aotkern.errors import InputError, MissingToolError
 from aotkern.target import Backend
 
 
-def planned(step: NumericsStep, _: Circumstances) -> Planned:
+def planned(step: NumericsStep, circumstances: Circumstances) -> Planned:
     """The step for one bundle."""
-    return Planned("numerics", str(step.bundle), str(step.bundle), partial(_numerics, step))
+    action = partial(_numerics, step, circumstances.jobs)
+    return Planned("numerics", str(step.bundle), str(step.bundle), action)
 
 
-def _numerics(step: NumericsStep) -> Report:
+def _numerics(step: NumericsStep, jobs: int) -> Report:
     try:
-        from aotkern.audit import cases, numerics  # noqa: PLC0415 - numpy and the emulator are an optional extra
-        from aotkern.audit.executors import Emulated  # noqa: PLC0415
+        from aotkern.audit import numerics_jobs  # noqa: PLC0415 - numpy and the emulator are an optional extra
+        from aotkern.audit.executors import USUAL_ORDERS, Limits  # noqa: PLC0415
     except ImportError as error:
         advice = "pip install 'aotkern[emulator]'"
         raise MissingToolError(error.name or "numpy", "to execute machine code", advice) from error
-    side = Side.bundle(step.bundle)
-    target = side.manifest.target
+    target = Side.bundle(step.bundle).manifest.target
     if target.backend is not Backend.HIP:
         raise InputError.one(str(step.bundle), "an AMD bundle, which an emulator can execute", str(target))
-    executor = Emulated(step.bundle, target.arch)
-    return numerics.audit(side.manifest, cases.load(step.cases), executor, seed=step.seed, most=step.most)
+    limits = Limits() if step.limit is None else Limits(step.limit)
+    setting = numerics_jobs.Setting(
+        step.bundle, step.cases, step.seed, step.orders or USUAL_ORDERS, Limits(limits.instructions, step.timeout)
+    )
+    return numerics_jobs.audit(setting, jobs=jobs, most=step.most, bound=step.coverage)
