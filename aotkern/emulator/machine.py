@@ -12,7 +12,8 @@ transcendental functions.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from aotkern.emulator import hidden
 from aotkern.emulator.arena import Arena, Region
 from aotkern.emulator.control import Code
 from aotkern.emulator.kernel import Kernel
@@ -85,7 +87,7 @@ def run(
         code: The HSACO's bytes.
         grid: Workgroups in x, y and z; an empty grid runs nothing.
         threads: Work-items of a workgroup, a multiple of 64.
-        kernarg: The kernel arguments as the code object lays them out; pointers are addresses in `buffers`.
+        kernarg: The visible kernel arguments as the code object lays them out (hidden ones are filled in); pointers are addresses in `buffers`.
         dynamic_lds: LDS in bytes beyond what the code object declares.
         buffers: All global memory that the kernel may touch; it is changed in place.
         wave_order: How waves take turns; see the module's docstring.
@@ -101,7 +103,8 @@ def run(
     kernel, descriptor = loaded.kernel, loaded.kernel.descriptor
     lds = descriptor.group_bytes + dynamic_lds
     _check_size(kernel, threads, lds)
-    arguments = _region("the kernel arguments", np.frombuffer(kernarg or bytes(4), np.uint8), writable=False)
+    whole = hidden.segment(kernel.arguments, descriptor.kernarg_bytes, kernarg, grid, threads, dynamic_lds)
+    arguments = _region("the kernel arguments", np.frombuffer(whole or bytes(4), np.uint8), writable=False)
     packed = dispatch_packet(grid, threads, descriptor.private_bytes, lds, arguments.address)
     packet = _region("the dispatch packet", np.frombuffer(packed, np.uint8), writable=False)
     regions = (*(_given(buffer) for buffer in buffers), arguments, loaded.image, packet)
@@ -109,12 +112,24 @@ def run(
     scheduler = Scheduler(loaded.program, wave_order, seed, limit)
     groups = _order(grid, wave_order, seed)
     together = max(1, _TOGETHER // launch.waves) if wave_order == "lockstep" else 1
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), _named_accesses():
         for first in range(0, len(groups), together):
             batch = groups[first : first + together]
             arena = _arena(regions, launch, len(batch), lds)
-            scheduler.run(launch.start(arena, batch, kernarg), len(batch))
+            scheduler.run(launch.start(arena, batch, whole), len(batch))
     return _statistics(loaded.program, scheduler.executed, len(groups), launch.waves)
+
+
+@contextmanager
+def _named_accesses() -> Iterator[None]:
+    """Tell an access through a hidden argument that is not modelled by the argument's name."""
+    try:
+        yield
+    except EmulatorError as error:
+        reason = None if error.address is None else hidden.accessed(error.address)
+        if reason is None:
+            raise
+        raise EmulatorError(reason, error.pc, error.instruction, error.lane) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aotkern.emulator.control import Code, Next, ending, program_counter
-from aotkern.emulator.disassembler import Instruction, decode
+from aotkern.emulator.disassembler import Instruction, listing
 from aotkern.emulator.operands import OperandError, Operands
 from aotkern.emulator.table import bind
 from aotkern.emulator.valu import Step
@@ -41,7 +41,8 @@ class Program:
     """
 
     def __init__(self, image: bytes, start: int, end: int, target: Target, operands: Operands, code: Code) -> None:
-        self._image, self._start, self._end, self._target = image, start, end, target
+        self._start, self._end = start, end
+        self._listing = listing(image[start:end], target, start)
         self._operands, self._code = operands, code
         self.blocks: dict[int, Block] = {}
 
@@ -62,7 +63,7 @@ class Program:
         while True:
             if not self._start <= pc < self._end or pc % 4:
                 raise EmulatorError("the code runs out of its text", pc)
-            instruction = decode(self._image, self._target, pc)
+            instruction = self._listing.at(pc)
             instructions.append(instruction)
             pc = instruction.end
             try:
