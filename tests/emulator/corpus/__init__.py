@@ -9,7 +9,7 @@ from importlib import import_module
 
 from .harness import Configuration
 
-_KINDS = ("matmuls", "rows")
+_KINDS = ("matmuls", "rows", "elementwise", "structures", "effects")
 
 CONFIGURATIONS: tuple[Configuration, ...] = tuple(
     one for name in _KINDS for one in import_module(f"{__name__}.{name}").CONFIGURATIONS

@@ -25,8 +25,8 @@ def matmul(
     for step in range(0, K, BK):
         at = step + inner
         if MASKED:
-            left = tl.load(a + rows[:, None] * sam + at[None, :] * sak, (rows[:, None] < M) & (at[None, :] < K), 0)
-            right = tl.load(b + at[:, None] * sbk + columns[None, :] * sbn, (at[:, None] < K) & (columns[None, :] < N), 0)
+            left = tl.load(a + rows[:, None] * sam + at[None, :] * sak, (rows[:, None] < M) & (at[None, :] < K), 0.0)
+            right = tl.load(b + at[:, None] * sbk + columns[None, :] * sbn, (at[:, None] < K) & (columns[None, :] < N), 0.0)
         else:
             left = tl.load(a + rows[:, None] * sam + at[None, :] * sak)
             right = tl.load(b + at[:, None] * sbk + columns[None, :] * sbn)
@@ -60,7 +60,7 @@ def three_dimensional(a, b, c, B: tl.constexpr, M: tl.constexpr, N: tl.constexpr
     i, m, n, k = tl.arange(0, B), tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
     left = tl.load(a + i[:, None, None] * M * K + m[None, :, None] * K + k[None, None, :])
     right = tl.load(b + i[:, None, None] * K * N + k[None, :, None] * N + n[None, None, :])
-    tl.store(c + i[:, None, None] * M * N + m[None, :, None] * N + n[None, None, :], tl.dot(left, right))
+    tl.store(c + i[:, None, None] * M * N + m[None, :, None] * N + n[None, None, :], tl.dot(left, right, input_precision="ieee"))
 
 
 def _values(rng: np.random.Generator, kind: str, *shape: int) -> torch.Tensor:
@@ -132,7 +132,7 @@ def _matmuls() -> list[Configuration]:
     made += [_matmul("i8", "i8", masked=False, matrix_instr_nonkdim=side) for side in (16, 32)]
     made += [_matmul("i8", "i8", tile=(32, 32, 64), num_warps=2, num_stages=1)]
     made += [_matmul("fp32", "fp32", precision=way) for way in ("ieee", "bf16x3", "bf16x6")]
-    made += [_matmul("fp32", "fp32", precision="tf32", refused={"gfx950": ""})]
+    made += [_matmul("fp32", "fp32", precision="tf32", refused={"gfx950": "tf32"})]
     made += [_matmul("fp32", "fp32", masked=False, matrix_instr_nonkdim=32), _matmul("fp32", "fp32", transposed="ab")]
     made += [_matmul("fp64", "fp64", tile=(16, 16, 16)), _matmul("fp64", "fp64", tile=(32, 32, 16), masked=False)]
     return made
