@@ -6,13 +6,14 @@ they part. Program counters are offsets in the code object's image; registers ho
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from aotkern.emulator.arena import UnmodelledError
+from aotkern.emulator.arena import AccessError, UnmodelledError
 from aotkern.emulator.disassembler import Instruction
 from aotkern.emulator.operands import OperandError, Operands
 from aotkern.emulator.valu import Bind, Step
@@ -77,6 +78,8 @@ def ending(instruction: Instruction, operands: Operands, code: Code) -> Next | N
         return lambda _: END
     if name == "s_barrier":
         return lambda _: BARRIER
+    if name == "s_call_b64":
+        return _called(instruction, operands, code)
     if name in ("s_setpc_b64", "s_swappc_b64"):
         source = operands.scalar(instruction.operands[-1], 2) // 2
         back = operands.scalar(instruction.operands[0], 2) // 2 if name == "s_swappc_b64" else None
@@ -89,6 +92,23 @@ def ending(instruction: Instruction, operands: Operands, code: Code) -> Next | N
 
         return jump
     return None
+
+
+def called(instruction: Instruction) -> int:
+    """Where `s_call_b64` leads."""
+    words = int(instruction.operands[1], 0) & 0xFFFF
+    return instruction.end + 4 * (words - 0x10000 if words & 0x8000 else words)
+
+
+def _called(instruction: Instruction, operands: Operands, code: Code) -> Next:
+    back = operands.scalar(instruction.operands[0], 2) // 2
+    target = called(instruction)
+
+    def call(w: Waves) -> int:
+        w.scalar_u64[back] = U64(code.address + instruction.end)
+        return target
+
+    return call
 
 
 def program_counter(instruction: Instruction, operands: Operands, code: Code) -> Step:
@@ -134,6 +154,52 @@ def set_register(instruction: Instruction, operands: Operands) -> Step:
     return step
 
 
+_READABLE = ("HW_REG_MODE", "HW_REG_HW_ID", "HW_REG_XCC_ID")
+_MODE = 0xF0 | 1 << 8 | 1 << 9
+"""MODE as waves have it: denormals, DX10 clamp and IEEE on; the overflow bit is each wave's."""
+
+
+def get_register(instruction: Instruction, operands: Operands) -> Step:
+    """`s_getreg`: MODE as it is; which unit runs the wave is always the first one."""
+    match = _FIELD.fullmatch(instruction.operands[1])
+    if match is None or match[1] not in _READABLE:
+        raise OperandError(f"read of {instruction.operands[1]}, which is not modelled")
+    start, size = int(match[2] or 0), int(match[3] or 32)
+    register = operands.scalar(instruction.operands[0])
+    mode = match[1] == "HW_REG_MODE"
+
+    def step(w: Waves) -> None:
+        whole = _MODE | int(w.overflow) << _OVERFLOW_BIT if mode else 0
+        w.scalar[register // 2, :, register % 2] = whole >> start & (1 << size) - 1
+
+    return step
+
+
+_ticks = itertools.count(1)
+
+
+def clock(instruction: Instruction, operands: Operands) -> Step:
+    """`s_memtime` and `s_memrealtime`: a number that grows with every reading and says nothing about time."""
+    pair = operands.scalar(instruction.operands[0], 2) // 2
+
+    def step(w: Waves) -> None:
+        w.scalar_u64[pair] = U64(next(_ticks))
+
+    return step
+
+
+def _stopped(reason: str, kind: type[AccessError] = AccessError) -> Bind:
+    """What ends a launch when it is executed, and does no harm where it is not."""
+
+    def bind(_: Instruction, __: Operands) -> Step:
+        def step(_: Waves) -> None:
+            raise kind(reason)
+
+        return step
+
+    return bind
+
+
 def _nothing(_: Instruction, __: Operands) -> Step:
     return lambda _: None
 
@@ -142,6 +208,12 @@ _WITHOUT_EFFECT = (
     "s_nop",
     "s_waitcnt",
     "s_sleep",
+    "s_sethalt",
+    "s_wakeup",
+    "s_incperflevel",
+    "s_decperflevel",
+    "s_dcache_inv_vol",
+    "s_dcache_wb_vol",
     "s_setprio",
     "s_icache_inv",
     "s_dcache_inv",
@@ -156,6 +228,12 @@ CONTROL: dict[str, Bind] = {
     **dict.fromkeys(_WITHOUT_EFFECT, _nothing),
     "s_setreg_imm32_b32": set_register,
     "s_setreg_b32": set_register,
+    "s_getreg_b32": get_register,
+    "s_memtime": clock,
+    "s_memrealtime": clock,
+    "s_trap": _stopped("the code stops itself here (a trap: a failed assertion, or a place that is never reached)"),
+    "s_sendmsg": _stopped("a message to the host: host calls are not modelled", UnmodelledError),
+    "s_sendmsghalt": _stopped("a message to the host: host calls are not modelled", UnmodelledError),
 }
 """Mnemonic, to how it is bound; what ends a block is in `ending`."""
 WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT)

@@ -1,24 +1,22 @@
 """Machine code of gfx942 and gfx950 as instructions, decoded by AMD's own LLVM.
 
 Only the decoder's text is taken apart here: mnemonic, operands, modifiers. What an instruction means is the business
-of the tables in this package. The decoder is the shared library of the PyPI package `rocm-llvm-python`, reached through
-LLVM's C interface; without that package `disassemble` raises `MissingToolError`.
+of the tables in this package. The decoder is the shared library of the PyPI package `rocm-llvm-python`, which `decoder`
+holds in a process of its own; without that package `disassemble` raises `MissingToolError`.
 """
 
 from __future__ import annotations
 
-import ctypes
 import re
 from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
+from functools import lru_cache
 
-from aotkern.errors import EmulatorError, MissingToolError
+from aotkern.emulator.decoder import spelt
+from aotkern.errors import EmulatorError
 from aotkern.target import Target
 
-_LONGEST = 24  # bytes that are shown to the decoder for one instruction; the longest encoding has 16
 _SPLIT = re.compile(r",\s*(?![^\[(]*[\])])")
+_WORDS = re.compile(r"(?:[^\s(\[]|\([^)]*\)|\[[^\]]*\])+")
 _SUFFIX = re.compile(r"_(e32|e64|sdwa|dpp|e64_dpp)$")
 
 
@@ -74,15 +72,72 @@ class Instruction:
     @classmethod
     def parse(cls, pc: int, code: bytes, text: str) -> Instruction:
         """Take LLVM's spelling of one instruction apart."""
-        words = " ".join(text.split())
-        mnemonic, _, rest = words.partition(" ")
-        operands: list[str] = []
-        modifiers: list[tuple[str, str]] = []
-        for piece in _SPLIT.split(rest) if rest else ():
-            first, *others = re.findall(r"(?:[^\s(\[]|\([^)]*\)|\[[^\]]*\])+", piece)
-            operands.append(first)
-            modifiers.extend((name, value) for name, _, value in (word.partition(":") for word in others))
-        return cls(pc, code, words, mnemonic, tuple(operands), tuple(modifiers))
+        return cls(pc, code, *_taken_apart(text))
+
+
+@lru_cache(maxsize=1 << 16)
+def _taken_apart(text: str) -> tuple[str, str, tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """The text with single spaces, the mnemonic, the operands and the modifiers: the same for every equal spelling."""
+    words = " ".join(text.split())
+    mnemonic, _, rest = words.partition(" ")
+    operands: list[str] = []
+    modifiers: list[tuple[str, str]] = []
+    for piece in _SPLIT.split(rest) if rest else ():
+        first, *others = _WORDS.findall(piece)
+        operands.append(first)
+        modifiers.extend((name, value) for name, _, value in (word.partition(":") for word in others))
+    return words, mnemonic, tuple(operands), tuple(modifiers)
+
+
+class Listing:
+    """The instructions of one text, decoded all at once from its first byte.
+
+    A place inside of one of them, where only a jump can lead, is decoded when it is asked for.
+
+    Args:
+        text: Machine code.
+        target: `hip:gfx942` or `hip:gfx950`; its features play no part.
+        base: Address of the first byte.
+
+    Raises:
+        EmulatorError: The decoder died again and again over this text.
+        MissingToolError: `rocm-llvm-python` is not installed.
+    """
+
+    def __init__(self, text: bytes, target: Target, base: int = 0) -> None:
+        self._text, self._arch, self._base = text, target.arch, base
+        self._spelt = dict(spelt(text, self._arch, base))
+        self._made: dict[int, Instruction] = {}
+
+    def at(self, address: int) -> Instruction:
+        """The instruction at an address.
+
+        Raises:
+            EmulatorError: The bytes there are no instruction of this target, or lie outside of the text.
+        """
+        known = self._made.get(address)
+        if known is None:
+            known = self._made[address] = self._parsed(address)
+        return known
+
+    def _parsed(self, address: int) -> Instruction:
+        offset = address - self._base
+        if not 0 <= offset < len(self._text):
+            raise EmulatorError("the code runs out of its text", address)
+        if offset not in self._spelt:
+            for further, found in spelt(self._text[offset:], self._arch, address, most=16):
+                self._spelt.setdefault(offset + further, found)
+        size, text = self._spelt.get(offset, (0, ""))
+        if size == 0:
+            word = self._text[offset : offset + 4][::-1].hex()
+            raise EmulatorError(f"no instruction of {self._arch}", address, f".long 0x{word}")
+        return Instruction.parse(address, self._text[offset : offset + size], text)
+
+
+@lru_cache(maxsize=64)
+def listing(text: bytes, target: Target, base: int = 0) -> Listing:
+    """The listing of a text; the latest ones are kept. Arguments and errors as for `Listing`."""
+    return Listing(text, target, base)
 
 
 def disassemble(text: bytes, target: Target, base: int = 0) -> tuple[Instruction, ...]:
@@ -100,49 +155,10 @@ def disassemble(text: bytes, target: Target, base: int = 0) -> tuple[Instruction
         EmulatorError: Some bytes are no instruction of this target.
         MissingToolError: `rocm-llvm-python` is not installed.
     """
+    whole = listing(bytes(text), target, base)
     found: list[Instruction] = []
-    at = 0
-    while at < len(text):
-        found.append(decode(text, target, at, base))
-        at += len(found[-1].code)
+    at = base
+    while at < base + len(text):
+        found.append(whole.at(at))
+        at = found[-1].end
     return tuple(found)
-
-
-def decode(text: bytes, target: Target, at: int, base: int = 0) -> Instruction:
-    """Decode the one instruction at offset `at` of a text section; arguments and errors as for `disassemble`."""
-    window = bytes(text[at : at + _LONGEST])
-    spelling = ctypes.create_string_buffer(512)
-    size = _library().LLVMDisasmInstruction(_decoder(target.arch), window, len(window), base + at, spelling, 512)
-    if size == 0:
-        raise EmulatorError(f"no instruction of {target.arch}", base + at, f".long 0x{window[3::-1].hex()}")
-    return Instruction.parse(base + at, window[:size], spelling.value.decode())
-
-
-@cache
-def _library() -> ctypes.CDLL:
-    found = find_spec("rocm.llvm") if find_spec("rocm") else None
-    places = found.submodule_search_locations if found and found.submodule_search_locations else ()
-    for place in places:
-        path = Path(place) / "librocmllvm.so"
-        if path.is_file():
-            return _prepared(ctypes.CDLL(str(path)))
-    raise MissingToolError("rocm-llvm-python", "to decode AMD machine code", "pip install 'aotkern[emulator]'")
-
-
-def _prepared(library: ctypes.CDLL) -> ctypes.CDLL:
-    for part in ("TargetInfo", "Target", "TargetMC", "Disassembler"):
-        getattr(library, f"LLVMInitializeAMDGPU{part}")()
-    text, number, pointer = ctypes.c_char_p, ctypes.c_uint64, ctypes.c_void_p
-    library.LLVMCreateDisasmCPU.restype = pointer
-    library.LLVMCreateDisasmCPU.argtypes = [text, text, pointer, ctypes.c_int, pointer, pointer]
-    library.LLVMDisasmInstruction.restype = ctypes.c_size_t
-    library.LLVMDisasmInstruction.argtypes = [pointer, text, number, number, text, ctypes.c_size_t]
-    return library
-
-
-@cache
-def _decoder(arch: str) -> ctypes.c_void_p:
-    made = _library().LLVMCreateDisasmCPU(b"amdgcn-amd-amdhsa", arch.encode(), None, 0, None, None)
-    if made is None:
-        raise EmulatorError(f"the decoder does not know {arch}")
-    return ctypes.c_void_p(made)

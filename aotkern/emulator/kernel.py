@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from aotkern.codeobject import amdgpu, elf
 from aotkern.codeobject.descriptor import KernelDescriptor
+from aotkern.codeobject.facts import Argument
 from aotkern.target import Target
 
 
@@ -21,6 +22,7 @@ class Kernel:
         descriptor: Its descriptor.
         vgprs: Architectural VGPRs that it declares.
         agprs: AGPRs that it declares.
+        arguments: Its arguments as the note states them, hidden ones included.
     """
 
     target: Target
@@ -30,6 +32,7 @@ class Kernel:
     descriptor: KernelDescriptor
     vgprs: int
     agprs: int
+    arguments: tuple[Argument, ...] = ()
 
     @classmethod
     def read(cls, code: bytes, where: str = "code object") -> Kernel:
@@ -53,6 +56,7 @@ class Kernel:
             # With AGPRs the count in the note is that of both files, so the first AGPR's place is the limit.
             vgprs=descriptor.accum_offset if agprs else facts.resources.vgprs,
             agprs=agprs,
+            arguments=facts.arguments,
         )
 
 

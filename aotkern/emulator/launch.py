@@ -93,8 +93,12 @@ class Launch:
             else:
                 values.extend((POISON,) * (4 if bit == _PRIVATE_BUFFER else 2))
         length, first = descriptor.preload_dwords, descriptor.preload_offset
-        words = struct.unpack_from(f"<{length}I", kernarg.ljust(4 * (first + length), b"\0"), 4 * first)
-        values.extend(words if self.preload else (POISON,) * length)
+        if self.preload:
+            held = max(0, min(length, len(kernarg) // 4 - first))
+            values.extend(struct.unpack_from(f"<{held}I", kernarg, 4 * first))
+            values.extend((POISON,) * (length - held))
+        else:
+            values.extend((POISON,) * length)
         if len(values) > descriptor.user_sgprs:
             raise EmulatorError(f"kernel descriptor has {descriptor.user_sgprs} user registers for {len(values)}")
         return values

@@ -126,16 +126,19 @@ def transposed(block: Array, width: int) -> Array:
 
     Args:
         block: `(2, waves, 64)` uint32, the 64 bits that each lane's own address holds.
-        width: Bytes of an element, 1 or 2.
+        width: Bits of an element: 4, 8 or 16.
 
     Returns:
         The same shape: within 16 lanes, whose bits together are rows of 16 elements, lane c gets column c.
     """
     _, count, _ = block.shape
-    element = np.uint8 if width == 1 else np.uint16
-    rows = 8 // width
-    whole = np.ascontiguousarray(block.transpose(1, 2, 0)).view(element)
+    rows = 64 // width
+    whole = np.ascontiguousarray(block.transpose(1, 2, 0)).view(np.uint16 if width == 16 else np.uint8)
+    if width == 4:
+        whole = np.stack((whole & np.uint8(15), whole >> np.uint8(4)), axis=-1)
     columns = whole.reshape(count, LANES // 16, rows, 16).swapaxes(2, 3)
+    if width == 4:
+        columns = columns[..., 0::2] | (columns[..., 1::2] << np.uint8(4))
     return np.asarray(np.ascontiguousarray(columns).view(U32).reshape(count, LANES, 2).transpose(2, 0, 1))
 
 
@@ -203,7 +206,7 @@ def _atomics() -> dict[str, Bind]:
         names[f"cmpst_b{bits}"] = known["cmpswap" + global_suffix]
     names["add_f32"] = known["add_f32"]
     names["min_f32"], names["max_f32"] = Atomic(np.float32, np.fmin), Atomic(np.float32, np.fmax)
-    names["add_f64"] = known["add_f64"]
+    names["add_f64"], names["min_f64"], names["max_f64"] = known["add_f64"], known["min_f64"], known["max_f64"]
     names["pk_add_f16"], names["pk_add_bf16"] = known["pk_add_f16"], known["pk_add_bf16"]
     table: dict[str, Bind] = {f"ds_{name}": _atomic(atomic, returns=False) for name, atomic in names.items()}
     for name, atomic in names.items():
@@ -225,8 +228,9 @@ LDS: dict[str, Bind] = {
     "ds_write2_b64": _write_two(Transfer(4, 2), 1),
     "ds_write2st64_b32": _write_two(Transfer(4), 64),
     "ds_write2st64_b64": _write_two(Transfer(4, 2), 64),
-    "ds_read_b64_tr_b16": _read_transposed(2),
-    "ds_read_b64_tr_b8": _read_transposed(1),
+    "ds_read_b64_tr_b16": _read_transposed(16),
+    "ds_read_b64_tr_b8": _read_transposed(8),
+    "ds_read_b64_tr_b4": _read_transposed(4),
     **_atomics(),
 }
 """Mnemonic, to how it is bound."""

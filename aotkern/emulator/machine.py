@@ -23,9 +23,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from aotkern.emulator import hidden
 from aotkern.emulator.arena import Arena, Region, Watch
 from aotkern.emulator.control import Code
-from aotkern.emulator.errors import RaceError
+from aotkern.emulator.errors import RaceError, UnsupportedError
 from aotkern.emulator.kernel import Kernel
 from aotkern.emulator.latest import Late, Queue
 from aotkern.emulator.launch import Launch, check_modes, dispatch_packet
@@ -114,7 +115,8 @@ def run(
         code: The HSACO's bytes.
         grid: Workgroups in x, y and z; an empty grid runs nothing.
         threads: Work-items of a workgroup, a multiple of 64.
-        kernarg: The kernel arguments as the code object lays them out; pointers are addresses in `buffers`.
+        kernarg: The visible kernel arguments as the code object lays them out, where pointers are addresses in
+            `buffers`; hidden arguments are filled in.
         dynamic_lds: LDS in bytes beyond what the code object declares.
         buffers: All global memory that the kernel may touch; it is changed in place.
         wave_order: How waves take turns; see the module's docstring.
@@ -138,7 +140,8 @@ def run(
     kernel, descriptor = loaded.kernel, loaded.kernel.descriptor
     lds = descriptor.group_bytes + dynamic_lds
     _check_size(kernel, threads, lds)
-    arguments = _region("the kernel arguments", np.frombuffer(kernarg or bytes(4), np.uint8), writable=False)
+    whole = hidden.segment(kernel.arguments, descriptor.kernarg_bytes, kernarg, grid, threads, dynamic_lds)
+    arguments = _region("the kernel arguments", np.frombuffer(whole or bytes(4), np.uint8), writable=False)
     packed = dispatch_packet(grid, threads, descriptor.private_bytes, lds, arguments.address)
     packet = _region("the dispatch packet", np.frombuffer(packed, np.uint8), writable=False)
     given = tuple(_given(buffer) for buffer in buffers)
@@ -148,9 +151,9 @@ def run(
     most = room(kernel, launch.waves, lds)
     plan = Plan(wave_order, seed, limit, timeout, len(groups), launch.waves, most)
     watch = Races(len(groups), launch.waves) if detect_races else None
-    batches = _batches(regions, launch, groups, lds, kernarg, watch, latest)
+    batches = _batches(regions, launch, groups, lds, whole, watch, latest)
     scheduler = Scheduler(loaded.program, plan, batches, watch)
-    with np.errstate(all="ignore"), _reported(watch):
+    with np.errstate(all="ignore"), _reported(watch), _named_accesses():
         scheduler.run()
     stores = tuple(Stores(region.address, region.size, frozenset(region.pages)) for region in given if region.stored)
     return _statistics(loaded.program, scheduler.executed, len(groups), launch.waves, stores)
@@ -167,6 +170,18 @@ def _reported(watch: Races | None) -> Iterator[None]:
         raise RaceError(watch.races) from error
     if watch is not None and watch.races:
         raise RaceError(watch.races)
+
+
+@contextmanager
+def _named_accesses() -> Iterator[None]:
+    """Tell an access through a hidden argument that is not modelled by the argument's name."""
+    try:
+        yield
+    except EmulatorError as error:
+        reason = None if error.address is None else hidden.accessed(error.address)
+        if reason is None:
+            raise
+        raise UnsupportedError(reason, error.pc, error.instruction, error.lane) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from aotkern.emulator.control import Code, Next, ending, program_counter
-from aotkern.emulator.disassembler import Instruction, decode
+from aotkern.emulator.disassembler import Instruction, listing
 from aotkern.emulator.errors import UnsupportedError
 from aotkern.emulator.operands import OperandError, Operands, UndeclaredError
 from aotkern.emulator.table import bind
@@ -75,7 +75,8 @@ class Program:
         wrap: Wrap | None = None,
     ) -> None:
         self._wrap = wrap
-        self._image, self._start, self._end, self._target = image, start, end, target
+        self._start, self._end = start, end
+        self._listing = listing(image[start:end], target, start)
         self._operands, self._code = operands, code
         self.blocks: dict[int, Block] = {}
 
@@ -96,7 +97,7 @@ class Program:
         while True:
             if not self._start <= pc < self._end or pc % 4:
                 raise EmulatorError("the code runs out of its text", pc)
-            instruction = decode(self._image, self._target, pc)
+            instruction = self._listing.at(pc)
             instructions.append(instruction)
             pc = instruction.end
             try:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from aotkern.emulator.control import branch_target
-from aotkern.emulator.disassembler import Instruction, decode
+from aotkern.emulator.disassembler import Instruction, Listing, listing
 from aotkern.emulator.kernel import Kernel
 from aotkern.errors import EmulatorError
 
@@ -75,6 +75,8 @@ def reach(code: bytes, ran: Collection[int] = ()) -> Reach:
         MissingToolError: The decoder is not installed.
     """
     kernel = Kernel.read(code)
+    first, last = kernel.text
+    text = listing(kernel.image[first:last], kernel.target, first)
     entries = [kernel.entry]
     if kernel.descriptor.preload_dwords:
         entries.append(kernel.entry + _PRELOAD_ENTRY)
@@ -85,7 +87,7 @@ def reach(code: bytes, ran: Collection[int] = ()) -> Reach:
         pc = todo.pop()
         if pc in known:
             continue
-        instruction = _decoded(kernel, pc)
+        instruction = _decoded(text, kernel, pc)
         if instruction is None:
             continue
         known[pc] = instruction.text
@@ -94,11 +96,11 @@ def reach(code: bytes, ran: Collection[int] = ()) -> Reach:
     return Reach(tuple(sorted(known.items())), complete)
 
 
-def _decoded(kernel: Kernel, pc: int) -> Instruction | None:
+def _decoded(text: Listing, kernel: Kernel, pc: int) -> Instruction | None:
     if not kernel.text[0] <= pc < kernel.text[1]:
         return None
     try:
-        return decode(kernel.image, kernel.target, pc)
+        return text.at(pc)
     except EmulatorError:  # it cannot run either; `audit static` reports it
         return None
 

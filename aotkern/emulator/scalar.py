@@ -173,6 +173,49 @@ def _leading64(value: Array) -> Array:
     return np.where(high != 0, highest_bit(high), np.where(low != 0, highest_bit(low) + U32(32), U32(0xFFFFFFFF)))
 
 
+def _reversed64(value: Array) -> Array:
+    low, high = value.astype(U32), (value >> U64(32)).astype(U32)
+    return np.asarray(reversed_bits(low).astype(U64) << U64(32) | reversed_bits(high).astype(U64))
+
+
+def _leading_difference64(value: Array) -> Array:
+    return _leading64((value ^ (value >> I64(63))).view(U64))
+
+
+def _quads(bits: int) -> Callable[[Array], Array]:
+    """`s_quadmask`: one bit for each group of four that has any bit set."""
+    dtype = U32 if bits == 32 else U64
+
+    def run(value: Array) -> Array:
+        result = np.zeros_like(value, dtype)
+        for quad in range(bits // 4):
+            result |= ((value >> dtype(4 * quad)) & dtype(15) != 0).astype(dtype) << dtype(quad)
+        return result
+
+    return run
+
+
+def _whole_quads(bits: int) -> Callable[[Array], Array]:
+    """`s_wqm`: all four bits of each group that has any bit set."""
+    dtype = U32 if bits == 32 else U64
+
+    def run(value: Array) -> Array:
+        result = np.zeros_like(value, dtype)
+        for quad in range(bits // 4):
+            result |= ((value >> dtype(4 * quad)) & dtype(15) != 0).astype(dtype) * dtype(15) << dtype(4 * quad)
+        return result
+
+    return run
+
+
+def _doubled_bits(value: Array) -> Array:
+    """`s_bitreplicate`: every bit twice."""
+    result = np.zeros_like(value, U64)
+    for bit in range(32):
+        result |= ((value >> U32(bit)) & U32(1)).astype(U64) * U64(3) << U64(2 * bit)
+    return result
+
+
 def _cycled(high: bool, signed: bool) -> Callable[[Array, Array], Array]:
     dtype = I64 if signed else U64
 
@@ -203,8 +246,11 @@ def _logic_family(width: Kind) -> dict[str, Bind]:
     }
 
 
-def _saved(function: Callable[[Array, Array], Any]) -> Bind:
-    """The `saveexec` instructions: the old EXEC to the destination, a combination of it and the source to EXEC."""
+def _saved(function: Callable[[Array, Array], Any], *, writes_new: bool = False) -> Bind:
+    """The `saveexec` instructions: the old EXEC to the destination, a combination of it and the source to EXEC.
+
+    The `wrexec` instructions put the new EXEC into the destination too.
+    """
 
     def bind(instruction: Instruction, operands: Operands) -> Step:
         put = writer(operands, instruction.operands[0], "u64")
@@ -213,7 +259,7 @@ def _saved(function: Callable[[Array, Array], Any]) -> Bind:
         def step(w: Waves) -> None:
             old = w.scalar_u64[EXEC // 2].copy()
             new = np.asarray(function(fetch(w), old))
-            put(w, old)
+            put(w, new if writes_new else old)
             w.scalar_u64[EXEC // 2] = new
             w.scc[:] = new != 0
             w.exec_changed()
@@ -240,6 +286,14 @@ def _moved_if(instruction: Instruction, operands: Operands) -> Step:
     put = writer(operands, instruction.operands[0], kind)
     new, old = (operands.fetch_scalar(instruction.operands[index], kind) for index in (1, 0))
     return lambda w: put(w, np.where(w.scc, new(w), old(w)))
+
+
+def _moved_if_short(instruction: Instruction, operands: Operands) -> Step:
+    """`s_cmovk_i32`: a 16-bit constant, only where SCC is set."""
+    put = writer(operands, instruction.operands[0], "u32")
+    old = operands.fetch_scalar(instruction.operands[0], "u32")
+    new = _short(instruction.operands[1], "i32")
+    return lambda w: put(w, np.where(w.scc, new(w).view(U32), old(w)))
 
 
 def _with_carry(sign: int) -> Bind:
@@ -314,19 +368,44 @@ def _comparisons() -> dict[str, Bind]:
             table[f"s_cmpk_{name}_{kind}"] = _compared(kind, function, short=True)
     table["s_cmp_eq_u64"] = _compared("u64", np.equal)
     table["s_cmp_lg_u64"] = _compared("u64", np.not_equal)
+    table["s_bitcmp0_b64"] = _compared_bit64(0)
+    table["s_bitcmp1_b64"] = _compared_bit64(1)
     table["s_bitcmp0_b32"] = _compared("u32", _tested(0))
     table["s_bitcmp1_b32"] = _compared("u32", _tested(1))
     return table
 
 
-def _set_bit(value: int) -> Bind:
-    """`s_bitset0_b32` and `s_bitset1_b32`."""
+def _compared_bit64(value: int) -> Bind:
+    """`s_bitcmp0_b64` and `s_bitcmp1_b64`."""
 
     def bind(instruction: Instruction, operands: Operands) -> Step:
-        put = writer(operands, instruction.operands[0], "u32")
-        old = operands.fetch_scalar(instruction.operands[0], "u32")
-        where = operands.fetch_scalar(instruction.operands[1], "u5")
-        return lambda w: put(w, (old(w) & ~(U32(1) << where(w))) | (U32(value) << where(w)))
+        bits = operands.fetch_scalar(instruction.operands[0], "u64")
+        where = operands.fetch_scalar(instruction.operands[1], "u6")
+
+        def step(w: Waves) -> None:
+            w.scc[:] = ((bits(w) >> where(w)) & U64(1)) == value
+
+        return step
+
+    return bind
+
+
+def _set_bit(value: int) -> Bind:
+    """`s_bitset0` and `s_bitset1`, of one register or of two."""
+
+    def bind(instruction: Instruction, operands: Operands) -> Step:
+        wide = instruction.name.endswith("b64")
+        kind: Kind = "u64" if wide else "u32"
+        one = U64(1) if wide else U32(1)
+        put = writer(operands, instruction.operands[0], kind)
+        old = operands.fetch_scalar(instruction.operands[0], kind)
+        where = operands.fetch_scalar(instruction.operands[1], "u6" if wide else "u5")
+
+        def step(w: Waves) -> None:
+            bit = one << where(w)
+            put(w, old(w) | bit if value else old(w) & ~bit)
+
+        return step
 
     return bind
 
@@ -378,6 +457,17 @@ SCALAR: dict[str, Bind] = {
     "s_brev_b32": ScalarAlu("u32", ("u32",), reversed_bits),
     "s_bcnt1_i32_b32": ScalarAlu("u32", ("u32",), lambda a: ones(a, np.asarray(U32(0))), "nonzero"),
     "s_bcnt1_i32_b64": ScalarAlu("u32", ("u64",), _count64, "nonzero"),
+    "s_bcnt0_i32_b32": ScalarAlu("u32", ("u32",), lambda a: ones(~a, np.asarray(U32(0))), "nonzero"),
+    "s_bcnt0_i32_b64": ScalarAlu("u32", ("u64",), lambda a: _count64(~a), "nonzero"),
+    "s_ff0_i32_b32": ScalarAlu("u32", ("u32",), lambda a: lowest_bit(~a)),
+    "s_ff0_i32_b64": ScalarAlu("u32", ("u64",), lambda a: _first64(~a)),
+    "s_brev_b64": ScalarAlu("u64", ("u64",), _reversed64),
+    "s_flbit_i32_i64": ScalarAlu("u32", ("i64",), _leading_difference64),
+    "s_quadmask_b32": ScalarAlu("u32", ("u32",), _quads(32), "nonzero"),
+    "s_quadmask_b64": ScalarAlu("u64", ("u64",), _quads(64), "nonzero"),
+    "s_wqm_b32": ScalarAlu("u32", ("u32",), _whole_quads(32), "nonzero"),
+    "s_wqm_b64": ScalarAlu("u64", ("u64",), _whole_quads(64), "nonzero"),
+    "s_bitreplicate_b64_b32": ScalarAlu("u64", ("u32",), _doubled_bits),
     "s_ff1_i32_b32": ScalarAlu("u32", ("u32",), lowest_bit),
     "s_ff1_i32_b64": ScalarAlu("u32", ("u64",), _first64),
     "s_flbit_i32_b32": ScalarAlu("u32", ("u32",), highest_bit),
@@ -394,6 +484,9 @@ SCALAR: dict[str, Bind] = {
     "s_cmov_b64": _moved_if,
     "s_bitset0_b32": _set_bit(0),
     "s_bitset1_b32": _set_bit(1),
+    "s_bitset0_b64": _set_bit(0),
+    "s_bitset1_b64": _set_bit(1),
+    "s_cmovk_i32": _moved_if_short,
     "s_movk_i32": _short_arithmetic(lambda _, value: value, "keep"),
     "s_addk_i32": _short_arithmetic(_add_signed, "own"),
     "s_mulk_i32": _short_arithmetic(np.multiply, "keep"),
@@ -403,5 +496,11 @@ SCALAR: dict[str, Bind] = {
     "s_andn2_saveexec_b64": _saved(lambda source, old: source & ~old),
     "s_orn2_saveexec_b64": _saved(lambda source, old: source | ~old),
     "s_andn1_saveexec_b64": _saved(lambda source, old: ~source & old),
+    "s_orn1_saveexec_b64": _saved(lambda source, old: ~source | old),
+    "s_nand_saveexec_b64": _saved(lambda source, old: ~(source & old)),
+    "s_nor_saveexec_b64": _saved(lambda source, old: ~(source | old)),
+    "s_xnor_saveexec_b64": _saved(lambda source, old: ~(source ^ old)),
+    "s_andn1_wrexec_b64": _saved(lambda source, old: ~source & old, writes_new=True),
+    "s_andn2_wrexec_b64": _saved(lambda source, old: source & ~old, writes_new=True),
 }
 """Mnemonic, to how it is bound."""

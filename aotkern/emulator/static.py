@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from aotkern.emulator.control import branch_target
-from aotkern.emulator.disassembler import Instruction, decode
+from aotkern.emulator.disassembler import Instruction, listing
 from aotkern.emulator.effects import Counter, Effects, effects, register_name
 from aotkern.emulator.kernel import Kernel
 from aotkern.emulator.operands import OperandError, Operands
@@ -109,6 +109,8 @@ class _Walk:
 
     def __init__(self, kernel: Kernel, operands: Operands) -> None:
         self._kernel, self._operands = kernel, operands
+        start, end = kernel.text
+        self._listing = listing(kernel.image[start:end], kernel.target, start)
         self._known: dict[int, _State] = {}
         self._decoded: dict[int, tuple[Instruction, Effects]] = {}
         self.flaws: set[Flaw] = set()
@@ -146,7 +148,7 @@ class _Walk:
         """The instruction at a place; None, and a flaw, where there is none."""
         if pc not in self._decoded:
             try:
-                instruction = decode(self._kernel.image, self._kernel.target, pc)
+                instruction = self._listing.at(pc)
                 self._decoded[pc] = instruction, effects(instruction, self._operands)
             except EmulatorError as error:
                 self._flaw(pc, Fault.NO_INSTRUCTION, error.instruction, self._kernel.target.arch)

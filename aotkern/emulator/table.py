@@ -14,9 +14,12 @@ from aotkern.emulator.valu import ALU_MODIFIERS, DPP_MODIFIERS, SDWA_MODIFIERS, 
 from aotkern.emulator.vector_compare import COMPARE
 from aotkern.emulator.vector_convert import CONVERT
 from aotkern.emulator.vector_float import FLOAT
+from aotkern.emulator.vector_half import HALF, MIXED
 from aotkern.emulator.vector_integer import INTEGER
 from aotkern.emulator.vector_lanes import LANE_MOVES
 from aotkern.emulator.vector_packed import PACKED
+from aotkern.emulator.vector_scaled import SCALED
+from aotkern.emulator.vector_short import SHORT
 
 _ENCODED = SDWA_MODIFIERS | DPP_MODIFIERS
 _HALVES = frozenset(("op_sel", "op_sel_hi", "neg_lo", "neg_hi"))
@@ -29,8 +32,12 @@ _FAMILIES: tuple[tuple[dict[str, Bind], frozenset[str]], ...] = (
     (INTEGER, ALU_MODIFIERS | {"bitop3"}),
     (FLOAT, ALU_MODIFIERS),
     (CONVERT, ALU_MODIFIERS),
+    (SCALED, frozenset(("op_sel",))),
+    (HALF, ALU_MODIFIERS),
+    (MIXED, frozenset(("op_sel", "op_sel_hi", "clamp"))),
+    (SHORT, ALU_MODIFIERS),
     (COMPARE, _ENCODED | {"op_sel"}),
-    (PACKED, _HALVES),
+    (PACKED, _HALVES | {"clamp"}),
     (MATRIX, frozenset()),
     (LANE_MOVES, frozenset(("offset",))),
     (LDS, LDS_MODIFIERS),

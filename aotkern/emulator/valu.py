@@ -122,7 +122,7 @@ def _general(
 ) -> Step:
     """Compute into a fresh array, finish the value, then write what the encoding lets through."""
     dtype, function = DTYPES[alu.result], alu.function
-    write = _writer(alu, instruction, target)
+    write = writer(alu, instruction, target)
     enable = dpp_enable(instruction) if instruction.encoding == "dpp" else None
 
     def step(w: Waves) -> None:
@@ -135,7 +135,8 @@ def _general(
     return step
 
 
-def _writer(alu: Alu, instruction: Instruction, target: int) -> Callable[[Waves, Array, Mask], None]:
+def writer(alu: Alu, instruction: Instruction, target: int) -> Callable[[Waves, Array, Mask], None]:
+    """A function that writes a result where a mask says, into the part of the register that the encoding names."""
     if DTYPES[alu.result] in (np.uint64, np.int64, np.float64):
         return lambda w, value, where: _write_halves(w, target, value, where)
     select = instruction.modifier("dst_sel") or "DWORD"

@@ -13,7 +13,7 @@ import numpy as np
 
 from aotkern.emulator.disassembler import Instruction
 from aotkern.emulator.operands import Kind, OperandError, Operands
-from aotkern.emulator.valu import Bind, Step, dpp_enable, source
+from aotkern.emulator.valu import Alu, Bind, Step, dpp_enable, source, writer
 from aotkern.emulator.waves import EXEC, Array, Waves
 
 Compare = Callable[[Array, Array], Any]
@@ -94,13 +94,12 @@ def select(instruction: Instruction, operands: Operands) -> Step:
     no = source(instruction, operands, 0, instruction.operands[1], "u32")
     yes = source(instruction, operands, 1, instruction.operands[2], "u32")
     pair = operands.scalar(instruction.operands[3], 2)
-    if instruction.modifier("dst_sel") not in (None, "DWORD"):
-        raise OperandError("dst_sel on v_cndmask_b32")
+    write = writer(Alu("u32", (), np.bitwise_or), instruction, target)
     enable = dpp_enable(instruction) if instruction.encoding == "dpp" else None
 
     def step(w: Waves) -> None:
         value = np.where(w.flags(pair), yes(w), no(w))
-        np.copyto(w.vector[target], value, where=w.mask if enable is None else enable(w))
+        write(w, value, w.mask if enable is None else enable(w))
 
     return step
 

@@ -1,4 +1,4 @@
-"""Conversions between number formats, scaled fp8 conversions included.
+"""Conversions between number formats; scaled ones are in `vector_scaled`.
 
 gfx942 reads and writes the FNUZ forms of fp8 and bf8, gfx950 the OCP forms: the same mnemonics, so the architecture
 decides. Whether a conversion to f16 or fp8 clamps or overflows is a bit of MODE.
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from aotkern.emulator.disassembler import Instruction
-from aotkern.emulator.formats import FNUZ_BF8, FNUZ_FP8, FP4, OCP_BF8, OCP_FP8, Format, bf16_bits, bf16_values
+from aotkern.emulator.formats import FNUZ_BF8, FNUZ_FP8, OCP_BF8, OCP_FP8, Format, bf16_bits, bf16_values
 from aotkern.emulator.operands import Kind, OperandError, Operands
 from aotkern.emulator.valu import Alu, Bind, Step, bind_alu, pure, source
 from aotkern.emulator.waves import Array, Waves
@@ -76,7 +76,8 @@ def _packed(convert: Callable[[Array, bool], Array]) -> Bind:
     return bind
 
 
-def _f16_code(value: Array) -> Array:
+def f16_code(value: Array) -> Array:
+    """The bits of float16, as uint32."""
     return np.asarray(value).view(np.uint16).astype(U32)
 
 
@@ -107,100 +108,27 @@ def _to_small(name: str) -> Bind:
         form = small_format(operands.arch, name)
         target = operands.vector(instruction.operands[0])
         low, high = (operands.fetch(text, "f32") for text in instruction.operands[1:3])
-        shift = _half(instruction, 2)
+        shift = half_shift(instruction, 2)
 
         def step(w: Waves) -> None:
             first, second = (form.encode(np.asarray(part(w), F64), clamp=w.overflow) for part in (low, high))
-            _insert(w, target, first | (second << U32(8)), shift)
+            insert(w, target, first | (second << U32(8)), shift)
 
         return step
 
     return bind
 
 
-def _half(instruction: Instruction, position: int) -> int:
+def half_shift(instruction: Instruction, position: int) -> int:
     """Bits by which op_sel's entry for the destination shifts a 16-bit result."""
     select = instruction.bits("op_sel", ())
     return 16 if len(select) > position and select[position] else 0
 
 
-def _insert(w: Waves, target: int, halfword: Array, shift: int) -> None:
+def insert(w: Waves, target: int, halfword: Array, shift: int) -> None:
+    """Put 16 bits into one half of a register; the other half stays."""
     keep = w.vector[target] & U32(0xFFFF0000 >> shift)
     w.write(target, keep | (halfword << U32(shift)))
-
-
-def _scale(bits: Array) -> Array:
-    """The scale of a scaled conversion: a power of two, of which only the exponent counts."""
-    return np.asarray(np.exp2(((bits >> U32(23)) & U32(0xFF)).astype(F64) - 127.0))
-
-
-def _scaled_from_small(name: str, result: str) -> Bind:
-    """`v_cvt_scalef32_pk_{f32,f16,bf16}_{fp8,bf8}`: two codes of one half, times the scale."""
-
-    def bind(instruction: Instruction, operands: Operands) -> Step:
-        table = small_format(operands.arch, name).values()
-        target = operands.vector(instruction.operands[0], 2 if result == "f32" else 1)
-        codes, scale = (operands.fetch(text, "u32") for text in instruction.operands[1:3])
-        shift = U32(_half(instruction, 0))
-
-        def step(w: Waves) -> None:
-            bits, factor = codes(w) >> shift, _scale(scale(w))
-            low, high = ((table[(bits >> U32(at)) & U32(0xFF)] * factor).astype(F32) for at in (0, 8))
-            _deliver_pair(w, target, low, high, result)
-
-        return step
-
-    return bind
-
-
-def _scaled_from_fp4(result: str) -> Bind:
-    """`v_cvt_scalef32_pk_{f32,f16,bf16}_fp4`: the two codes of the byte that `op_sel` names, times the scale."""
-
-    def bind(instruction: Instruction, operands: Operands) -> Step:
-        table = FP4.values()
-        target = operands.vector(instruction.operands[0], 2 if result == "f32" else 1)
-        codes, scale = (operands.fetch(text, "u32") for text in instruction.operands[1:3])
-        low_bit, high_bit, *_ = instruction.bits("op_sel", (0, 0))
-        shift = U32(8 * (low_bit + 2 * high_bit))
-
-        def step(w: Waves) -> None:
-            bits, factor = codes(w) >> shift, _scale(scale(w))
-            low, high = ((table[(bits >> U32(at)) & U32(15)] * factor).astype(F32) for at in (0, 4))
-            _deliver_pair(w, target, low, high, result)
-
-        return step
-
-    return bind
-
-
-def _deliver_pair(w: Waves, target: int, low: Array, high: Array, result: str) -> None:
-    """Two f32 as two registers, or as the halves of one."""
-    if result == "f32":
-        w.write(target, low.view(U32))
-        w.write(target + 1, high.view(U32))
-        return
-    encode = bf16_bits if result == "bf16" else lambda value: _f16_code(value.astype(F16))
-    w.write(target, encode(low) | (encode(high) << U32(16)))
-
-
-def _scaled_to_small(name: str) -> Bind:
-    """`v_cvt_scalef32_pk_{fp8,bf8}_f32`: two f32 divided by the scale, into one half of the destination."""
-
-    def bind(instruction: Instruction, operands: Operands) -> Step:
-        form = small_format(operands.arch, name)
-        target = operands.vector(instruction.operands[0])
-        low, high = (operands.fetch(text, "f32") for text in instruction.operands[1:3])
-        scale = operands.fetch(instruction.operands[3], "u32")
-        shift = _half(instruction, 3)
-
-        def step(w: Waves) -> None:
-            factor = _scale(scale(w))
-            first, second = (form.encode(np.asarray(part(w) / factor, F64), clamp=w.overflow) for part in (low, high))
-            _insert(w, target, first | (second << U32(8)), shift)
-
-        return step
-
-    return bind
 
 
 def _byte(index: int) -> Alu:
@@ -235,21 +163,13 @@ CONVERT: dict[str, Bind] = {
     "v_cvt_f32_ubyte2": _byte(2),
     "v_cvt_f32_ubyte3": _byte(3),
     "v_cvt_pk_bf16_f32": _packed(lambda v, _: bf16_bits(v)),
-    "v_cvt_pk_f16_f32": _packed(lambda v, clamp: _f16_code(to_f16(v, clamp=clamp))),
-    "v_cvt_pkrtz_f16_f32": _packed(lambda v, _: _f16_code(towards_zero_f16(v))),
+    "v_cvt_pk_f16_f32": _packed(lambda v, clamp: f16_code(to_f16(v, clamp=clamp))),
+    "v_cvt_pkrtz_f16_f32": _packed(lambda v, _: f16_code(towards_zero_f16(v))),
     "v_cvt_f32_fp8": _from_small("fp8", two=False),
     "v_cvt_f32_bf8": _from_small("bf8", two=False),
     "v_cvt_pk_f32_fp8": _from_small("fp8", two=True),
     "v_cvt_pk_f32_bf8": _from_small("bf8", two=True),
     "v_cvt_pk_fp8_f32": _to_small("fp8"),
     "v_cvt_pk_bf8_f32": _to_small("bf8"),
-    "v_cvt_scalef32_pk_fp8_f32": _scaled_to_small("fp8"),
-    "v_cvt_scalef32_pk_bf8_f32": _scaled_to_small("bf8"),
-    **{f"v_cvt_scalef32_pk_{result}_fp4": _scaled_from_fp4(result) for result in ("f32", "f16", "bf16")},
-    **{
-        f"v_cvt_scalef32_pk_{result}_{name}": _scaled_from_small(name, result)
-        for name in ("fp8", "bf8")
-        for result in ("f32", "f16", "bf16")
-    },
 }
 """Mnemonic without its encoding suffix, to how it is bound."""

@@ -16,6 +16,7 @@ from aotkern.emulator.formats import bf16_values
 from aotkern.emulator.operands import Constant, Fetch, OperandError, Operands, Register
 from aotkern.emulator.valu import Bind, Step
 from aotkern.emulator.vector_float import fused, fused_f16
+from aotkern.emulator.vector_half import clamped, greatest_of_three, least_of_three
 from aotkern.emulator.waves import Array, Waves
 
 F16, F32, F64, U32 = np.float16, np.float32, np.float64, np.uint32
@@ -56,9 +57,13 @@ def _packed_f32(operation: Operation) -> Bind:
             _pair_half(operands, t, h, negate=bool(n)) for t, h, n in zip(texts, select_high, negate_high, strict=True)
         ]
 
+        clamp = instruction.modifier("clamp") is not None
+
         def step(w: Waves) -> None:
             low = operation(*[fetch(w) for fetch in lows])
             high = operation(*[fetch(w) for fetch in highs])
+            if clamp:
+                low, high = clamped(low), clamped(high)
             np.copyto(w.vector_f32[target], low, where=w.mask)
             np.copyto(w.vector_f32[target + 1], high, where=w.mask)
 
@@ -69,6 +74,8 @@ def _packed_f32(operation: Operation) -> Bind:
 
 def _move_pair(instruction: Instruction, operands: Operands) -> Step:
     """`v_pk_mov_b32`: a half of the first source, then a half of the second; `op_sel` chooses both."""
+    if instruction.modifier("clamp") is not None:
+        raise OperandError("clamp on a move")
     target = operands.vector(instruction.operands[0], 2)
     select, *_ = _halves(instruction, 2)
     low = _pair_half(operands, instruction.operands[1], select[0], negate=False)
@@ -96,14 +103,25 @@ def _word(whole: Fetch, half: int, *, negate: bool, real: bool, signed: bool) ->
     return fetch
 
 
+def _whole(operands: Operands, text: str, *, real: bool) -> Fetch:
+    """A source of two halves; a float constant is an f16 in the lower one, and zero in the upper one."""
+    found = operands.resolve(text)
+    if not isinstance(found, Constant) or "." not in text:
+        return operands.fetch(text, "u32")
+    if not real:
+        raise OperandError("a float constant in a packed integer instruction")
+    fixed = np.array(found.bits("u16"), U32)
+    return lambda _: fixed
+
+
 def _packed_words(operation: Operation, *, real: bool = False, signed: bool = False) -> Bind:
     def bind(instruction: Instruction, operands: Operands) -> Step:
         target = operands.vector(instruction.operands[0])
         texts = instruction.operands[1:]
-        wholes = [operands.fetch(text, "u32") for text in texts]
-        for text in texts:
-            if isinstance(operands.resolve(text), Constant) and "." in text:
-                raise OperandError("a float constant in a packed 16-bit instruction")
+        wholes = [_whole(operands, text, real=real) for text in texts]
+        clamp = instruction.modifier("clamp") is not None
+        if clamp and not real:
+            raise OperandError("clamp on a packed integer instruction")
         select, select_high, negate, negate_high = _halves(instruction, len(texts))
         lows, highs = (
             [
@@ -118,8 +136,9 @@ def _packed_words(operation: Operation, *, real: bool = False, signed: bool = Fa
             return np.asarray(bits & U32(0xFFFF))
 
         def step(w: Waves) -> None:
-            low = code(np.asarray(operation(*[fetch(w) for fetch in lows])))
-            high = code(np.asarray(operation(*[fetch(w) for fetch in highs])))
+            low = np.asarray(operation(*[fetch(w) for fetch in lows]))
+            high = np.asarray(operation(*[fetch(w) for fetch in highs]))
+            low, high = (code(clamped(part) if clamp else part) for part in (low, high))
             w.write(target, low | (high << U32(16)))
 
         return step
@@ -141,11 +160,16 @@ def _dot(parse: Callable[[Array], tuple[Array, ...]], *, accumulates: bool) -> B
         addend_text = instruction.operands[0] if accumulates else instruction.operands[3]
         left, right = (operands.fetch(text, "u32") for text in texts)
         integer = "_i32_" in instruction.name or "_u32_" in instruction.name
-        addend = operands.fetch(addend_text, "i32" if integer else "f32")
+        signed = "_i32_" in instruction.name
+        low, high = (-(2**31), 2**31 - 1) if signed else (0, 2**32 - 1)
+        clamp = instruction.modifier("clamp") is not None
+        addend = operands.fetch(addend_text, ("i32" if signed else "u32") if integer else "f32")
 
         def step(w: Waves) -> None:
             products = [a * b for a, b in zip(parse(left(w)), parse(right(w)), strict=True)]
             total = sum(products[1:], products[0]) + addend(w)
+            if clamp:
+                total = np.clip(total, low, high) if integer else clamped(total)
             result = total.astype(np.int64).astype(U32) if integer else total.astype(F32).view(U32)
             w.write(target, result)
 
@@ -160,6 +184,22 @@ def _bf16_pair(bits: Array) -> tuple[Array, ...]:
 
 def _f16_pair(bits: Array) -> tuple[Array, ...]:
     return tuple(((bits >> U32(at)) & U32(0xFFFF)).astype(np.uint16).view(F16).astype(F64) for at in (0, 16))
+
+
+def _short_pair(bits: Array) -> tuple[Array, ...]:
+    return tuple(((bits >> U32(at)) & U32(0xFFFF)).astype(np.uint16).view(np.int16).astype(np.int64) for at in (0, 16))
+
+
+def _plain_short_pair(bits: Array) -> tuple[Array, ...]:
+    return tuple(((bits >> U32(at)) & U32(0xFFFF)).astype(np.int64) for at in (0, 16))
+
+
+def _nibbles(bits: Array) -> tuple[Array, ...]:
+    return tuple(((bits >> U32(at)) & U32(15)).astype(np.int64) for at in range(0, 32, 4))
+
+
+def _signed_nibbles(bits: Array) -> tuple[Array, ...]:
+    return tuple((part ^ 8) - 8 for part in _nibbles(bits))
 
 
 def _signed_bytes(bits: Array) -> tuple[Array, ...]:
@@ -180,6 +220,8 @@ PACKED: dict[str, Bind] = {
     "v_pk_fma_f16": _packed_words(fused_f16, real=True),
     "v_pk_min_f16": _packed_words(np.fmin, real=True),
     "v_pk_max_f16": _packed_words(np.fmax, real=True),
+    "v_pk_minimum3_f16": _packed_words(least_of_three, real=True),
+    "v_pk_maximum3_f16": _packed_words(greatest_of_three, real=True),
     "v_pk_add_u16": _packed_words(np.add),
     "v_pk_sub_u16": _packed_words(np.subtract),
     "v_pk_add_i16": _packed_words(np.add, signed=True),
@@ -201,5 +243,11 @@ PACKED: dict[str, Bind] = {
     "v_dot4_i32_i8": _dot(_signed_bytes, accumulates=False),
     "v_dot4c_i32_i8": _dot(_signed_bytes, accumulates=True),
     "v_dot4_u32_u8": _dot(_plain_bytes, accumulates=False),
+    "v_dot2_i32_i16": _dot(_short_pair, accumulates=False),
+    "v_dot2c_i32_i16": _dot(_short_pair, accumulates=True),
+    "v_dot2_u32_u16": _dot(_plain_short_pair, accumulates=False),
+    "v_dot8_i32_i4": _dot(_signed_nibbles, accumulates=False),
+    "v_dot8c_i32_i4": _dot(_signed_nibbles, accumulates=True),
+    "v_dot8_u32_u4": _dot(_nibbles, accumulates=False),
 }
 """Mnemonic without its encoding suffix, to how it is bound."""

@@ -191,7 +191,7 @@ def test_instructions_without_effect(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("s_memtime s[0:1]", "does not know this instruction"),
+        ("s_atc_probe 0, s[0:1], 0", "does not know this instruction"),
         ("v_mfma_f32_4x4x4_16b_f16 a[0:3], v[0:1], v[2:3], a[0:3]", "does not know this instruction"),
         ("v_mfma_f32_16x16x16_f16 v[0:3], v[4:5], v[6:7], v[0:3] cbsz:1", "modifier 'cbsz'"),
         ("v_add_u32_e32 v0, v1, v2\nv_cvt_pknorm_i16_f32 v0, v1, v2", "does not know this instruction"),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from bench import assembled
 
-from aotkern.emulator import disassembler
-from aotkern.emulator.disassembler import Instruction, disassemble
+from aotkern.emulator import decoder
+from aotkern.emulator.disassembler import Instruction, Listing, disassemble
 from aotkern.errors import EmulatorError, MissingToolError
 from aotkern.target import Target
 
@@ -70,12 +72,72 @@ def test_gfx942_lacks_what_gfx950_brought() -> None:
 
 
 def test_a_missing_decoder_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disassembler, "find_spec", lambda _: None)
-    disassembler._library.cache_clear()
+    monkeypatch.setattr(decoder, "find_spec", lambda _: None)
+    decoder._worker.cache_clear()
     try:
         with pytest.raises(MissingToolError, match=r"aotkern\[emulator\]") as caught:
-            disassemble(b"\0\0\0\0", GFX950)
+            disassemble(b"\0\0\0\x01", GFX950)
     finally:
-        disassembler._library.cache_clear()
+        decoder._worker.cache_clear()
     assert caught.value.tool == "rocm-llvm-python"
     assert importlib.util.find_spec("rocm.llvm") is not None
+
+
+LITERAL = bytes.fromhex("0600cbd1ff020628")  # v_fma_f32 with a literal constant as a source, which gfx9 has not
+GOOD = assembled("v_add_f32_e32 v0, v1, v2", "gfx942")
+
+
+@pytest.mark.parametrize("text", [LITERAL, LITERAL + b"\0\0\2\0", bytes.fromhex("f9aeaa05657760c2")])
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+def test_words_that_crash_the_decoder_are_no_instruction(text: bytes, arch: str) -> None:
+    with pytest.raises(EmulatorError, match="no instruction"):
+        disassemble(text, Target.parse(arch))
+
+
+@pytest.fixture
+def unguarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The process without its guard: literals reach LLVM, which dies of them."""
+    source = Path(decoder.process.__file__).read_text()
+    guard = "def forbidden(first: int, second: int) -> bool:\n"
+    assert guard in source
+    program = tmp_path / "unguarded.py"
+    program.write_text(source.replace(guard, guard + "    return False\n"))
+    worker = decoder._Worker(decoder.library(), program)
+    monkeypatch.setattr(decoder, "_worker", lambda: worker)
+    yield worker
+    worker.stop()
+
+
+def test_a_decoder_that_dies_is_started_again_and_names_the_place(unguarded: Any) -> None:
+    assert decoder.spelt(GOOD, "gfx942")[0][1][0] == 4
+    first = unguarded._running
+    found = decoder.spelt(GOOD + LITERAL + bytes(8) + GOOD, "gfx942")
+    assert first.poll() is not None and first.returncode < 0
+    assert found[0] == (0, (4, "\tv_add_f32_e32 v0, v1, v2"))
+    assert found[1] == (4, (0, ""))
+    assert found[-1] == (20, (4, "\tv_add_f32_e32 v0, v1, v2"))
+
+
+def test_a_decoder_that_dies_again_and_again_gives_the_text_up(unguarded: Any) -> None:
+    with pytest.raises(EmulatorError, match="died 33 times"):
+        decoder.spelt((LITERAL + bytes(8)) * 40, "gfx942")
+
+
+def test_a_process_that_was_killed_from_outside_is_started_again() -> None:
+    assert decoder.spelt(GOOD, "gfx942")
+    decoder._worker()._running.kill()
+    assert decoder.spelt(GOOD, "gfx942")[0][1][0] == 4
+
+
+def test_a_place_inside_of_an_instruction_can_be_asked_for() -> None:
+    text = assembled("s_mov_b32 s0, 0xbf800001\ns_endpgm", "gfx950")  # the literal is s_nop 1
+    whole = Listing(text, GFX950)
+    assert (whole.at(0).name, whole.at(4).text, whole.at(8).name) == ("s_mov_b32", "s_nop 1", "s_endpgm")
+    with pytest.raises(EmulatorError, match="runs out of its text"):
+        whole.at(12)
+
+
+def test_an_instruction_that_the_end_of_the_text_cuts_is_none() -> None:
+    text = assembled("s_mov_b32 s0, 0xbf800001", "gfx950")[:4]
+    with pytest.raises(EmulatorError, match="no instruction"):
+        disassemble(text, GFX950)
