@@ -12,7 +12,8 @@ from aotkern.arguments import Pointer
 from aotkern.audit.cases import Array, Case, Typed
 from aotkern.drivers.emulator import EmulatorDriver
 from aotkern.errors import MissingToolError
-from aotkern.loader import LoadedBundle, load
+from aotkern.loader import LoadedBundle
+from aotkern.loader.choosing import load_one
 from aotkern.loader.kernel import Kernel
 from aotkern.manifest import VariantEntry
 
@@ -40,7 +41,7 @@ class Emulated:
     """
 
     def __init__(self, path: Path, target: str, driver: EmulatorDriver | None = None) -> None:
-        self._launching = _Launching(load(path, driver=driver or EmulatorDriver(), device=target))
+        self._launching = _Launching(load_one(path, driver=driver or EmulatorDriver(), device=target))
 
     on = "emulator"
 
@@ -78,7 +79,7 @@ class OnGpu:
         if not torch.cuda.is_available():
             raise MissingToolError("a GPU", "to run cases on it", "run them in the emulator: --on emulator")
         self._torch = torch
-        self._launching = _Launching(load(path, driver="cuda"))
+        self._launching = _Launching(load_one(path, driver="cuda"))
         self.on = f"cuda: {torch.cuda.get_device_name()}"
 
     def run(self, variant: VariantEntry, case: Case, values: Mapping[str, Any]) -> None:

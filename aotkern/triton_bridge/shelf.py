@@ -19,8 +19,9 @@ from aotkern import tritons
 from aotkern.arguments import Pointer, Value
 from aotkern.bundle import Bundle
 from aotkern.canonical import loads
+from aotkern.deny import Deny
 from aotkern.digest import Digest
-from aotkern.dispatch import INTEGER_RANGES, SMALL_STORAGE, Choice, Miss, Table, Variant, choose
+from aotkern.dispatch import INTEGER_RANGES, SMALL_STORAGE, Choice, Miss, Table, Variant, choose, with_denied
 from aotkern.errors import IntegrityError, Problem
 from aotkern.manifest import KernelEntry, VariantEntry
 from aotkern.spec import ArgumentSpec, Constant, Fixed, Group, Parameter, Runtime, VariantKey
@@ -39,10 +40,12 @@ class Prebuilt:
     Attributes:
         bundle: The bundle.
         entry: The kernel.
+        deny: Binaries that are out of service.
     """
 
     bundle: Bundle
     entry: KernelEntry
+    deny: Deny = Deny()  # noqa: RUF009 - it cannot be changed
 
     @property
     def built_by(self) -> str:
@@ -54,7 +57,13 @@ class Prebuilt:
         """Its variants as the manifest lists them."""
         found = tuple(item for item in self.bundle.manifest.variants if item.kernel == self.entry.name)
         self.bundle.manifest.check_variants(found, f"{self.bundle.where}: manifest")
-        return found
+        return tuple(item for item in found if not self.deny.of(item))
+
+    @cached_property
+    def denied(self) -> tuple[tuple[VariantEntry, str], ...]:
+        """Those of its variants that are out of service, each with the entry that says so."""
+        found = (item for item in self.bundle.manifest.variants if item.kernel == self.entry.name)
+        return tuple((item, entry) for item in found if (entry := self.deny.of(item)))
 
     @cached_property
     def typed(self) -> Mapping[tuple[str, ...], Table]:
@@ -106,9 +115,10 @@ class Shelf:
         bundles: The bundles, each for one target.
         triton: Version of the running Triton.
         mixed: Whether bundles that another version built may be used.
+        deny: Binaries that are out of service.
     """
 
-    def __init__(self, bundles: Sequence[Bundle], triton: str, *, mixed: bool) -> None:
+    def __init__(self, bundles: Sequence[Bundle], triton: str, *, mixed: bool, deny: Deny = Deny()) -> None:  # noqa: B008
         self.bundles, self.triton, self.mixed = tuple(bundles), triton, mixed
         self._kernels: dict[tuple[Target, Digest], list[Prebuilt]] = {}
         self._names: dict[str, Prebuilt] = {}
@@ -116,7 +126,7 @@ class Shelf:
         for bundle in self.bundles:  # the first one counts
             target = bundle.manifest.target
             for entry in bundle.manifest.kernels:
-                kernel = Prebuilt(bundle, entry)
+                kernel = Prebuilt(bundle, entry, deny)
                 self._kernels.setdefault((target, entry.source), []).append(kernel)
                 self._names.setdefault(entry.name, kernel)
             for chosen in _choices(bundle):
@@ -187,8 +197,10 @@ class Shelf:
         if list(specs) != [parameter.name for parameter in parameters]:
             return Refusal(name, f"{name}: the parameters differ from those that were built")
         table = kernel.typed.get(fixed_types(arguments))
-        if table is None:
+        if table is None and not kernel.denied:
             return _other_types(kernel, arguments)
+        if table is None:
+            table = Table.make(name, parameters, ())
         skipped = OF_AN_INSTALLATION if kernel.built_by != self.triton else ()
         asked = {key: value for key, value in options.items() if key in table.options and key not in skipped}
         hardest = [_hardest(parameter, specs[parameter.name]) for parameter in parameters]
@@ -197,7 +209,8 @@ class Shelf:
             return Hit(kernel, kernel.variant(table.variants[outcome.index].key))
         given = [values.get(parameter.name, value) for parameter, value in zip(parameters, hardest, strict=True)]
         told = choose(table, given, asked)
-        return _refused(told if isinstance(told, Miss) else outcome)
+        miss = told if isinstance(told, Miss) else outcome
+        return _refused(_with_denied(miss, kernel, arguments, hardest, asked))
 
     def choice(self, source: Digest, target: Target, key: tuple[str, ...]) -> Mapping[str, str] | None:
         """What an autotuner of this kernel chose for a tuning key, or None."""
@@ -242,6 +255,20 @@ def _choices(bundle: Bundle) -> Iterator[Chosen]:
         if not isinstance(found, Chosen):
             raise IntegrityError.one(f"{bundle.where}: {TUNING}", "choices of autotuners", type(found).__name__)
         yield found
+
+
+def _with_denied(
+    miss: Miss,
+    kernel: Prebuilt,
+    arguments: Sequence[tuple[str, ArgumentSpec]],
+    values: Sequence[Value],
+    options: Mapping[str, Constant],
+) -> Miss:
+    """The miss, which names the entry where a variant that is out of service would have served the request."""
+    types, manifest = fixed_types(arguments), kernel.bundle.manifest
+    rows = [(item, entry) for item, entry in kernel.denied if fixed_types(item.key.arguments) == types]
+    variants = [Variant(item.key, manifest.options[item.options]) for item, _ in rows]
+    return with_denied(miss, kernel.entry.parameters, variants, [entry for _, entry in rows], values, options)
 
 
 def _refused(miss: Miss) -> Refusal:
