@@ -55,6 +55,7 @@ class Rule(Enum):
     RANGE = 4
     OPTION = 5
     AMBIGUOUS = 6
+    DENIED = 0
     CONSTANT = 7
     ELEMENT = 8
     KIND = 9
@@ -91,6 +92,8 @@ class Refusal:
                 return f'declare {self.name} with storage="both"; a plain address needs its storage_bytes'
             case Rule.RANGE:
                 return f'declare {self.name} as Int("i64")'
+            case Rule.DENIED:
+                return f"take the entry out of the list, or build a variant with other code: {self.given}"
             case Rule.OPTION:
                 return f"build a variant with this {self.name}"
             case Rule.AMBIGUOUS:
@@ -370,6 +373,34 @@ def _ambiguous(table: Table, rivals: int) -> Miss | None:
         if len(values) > 1
     )
     return Miss(table.kernel, tuple((variant.key, reasons) for variant in left)) if reasons else None
+
+
+def with_denied(
+    miss: Miss,
+    parameters: Sequence[Parameter],
+    variants: Sequence[Variant],
+    entries: Sequence[str],
+    values: Sequence[Value],
+    options: Mapping[str, Constant],
+) -> Miss:
+    """The miss, led by the variant that would have served the call if it were not out of service.
+
+    Args:
+        miss: What the variants in service come to.
+        parameters: The kernel's parameters.
+        variants: The variants that are out of service.
+        entries: For each of them, the entry that says so.
+        values: As for `choose`.
+        options: As for `choose`.
+    """
+    table = Table.make(miss.kernel, parameters, variants)
+    known = {name: value for name, value in options.items() if name in table.options}
+    outcome = choose(table, values, known)
+    if not isinstance(outcome, Choice) or len(known) != len(options):
+        return miss
+    entry = entries[table.positions[outcome.index]]
+    reason = Refusal("variant", Rule.DENIED, "in service", f"denied by {entry}")
+    return Miss(miss.kernel, ((table.variants[outcome.index].key, (reason,)), *miss.refused))
 
 
 def _text(variant: Variant, option: str) -> str:

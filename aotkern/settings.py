@@ -13,6 +13,10 @@ CUDA_LIBRARY = "AOTKERN_CUDA_LIBRARY"
 """Path of the libcuda.so to use, before every other place."""
 BUNDLE_PATH = "AOTKERN_BUNDLE_PATH"
 """Folders in which bundles are looked for by name, separated like PATH."""
+OTHERS = "AOTKERN_OTHERS"
+"""Set to "accept", bundle files that anybody may have written are used; see `aotkern.loader.owners`."""
+DENY = "AOTKERN_DENY"
+"""Binaries that are out of service; see `aotkern.deny`."""
 PURE_PYTHON = "AOTKERN_PURE_PYTHON"
 """Set to 1, the C extension is left out."""
 
@@ -27,6 +31,8 @@ class Settings:
         rocm: Root folders of ROCm installations (ROCM_PATH, HIP_PATH).
         bundle_path: Folders in which bundles are looked for by name.
         pure_python: Leave the C extension out.
+        accept_others: Use bundle files that anybody may have written.
+        deny: Binaries that are out of service, as the user wrote it.
     """
 
     hip_library: Path | None = None
@@ -34,6 +40,8 @@ class Settings:
     rocm: tuple[Path, ...] = ()
     bundle_path: tuple[Path, ...] = ()
     pure_python: bool = False
+    accept_others: bool = False
+    deny: str = ""
 
     @classmethod
     def read(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -45,4 +53,6 @@ class Settings:
             rocm=tuple(Path(given[name]) for name in ("ROCM_PATH", "HIP_PATH") if given.get(name)),
             bundle_path=tuple(Path(part) for part in given.get(BUNDLE_PATH, "").split(os.pathsep) if part),
             pure_python=given.get(PURE_PYTHON, "") not in ("", "0"),
+            accept_others=given.get(OTHERS, "") == "accept",
+            deny=given.get(DENY, ""),
         )

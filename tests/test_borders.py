@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 RUN_TIME = (
     "errors",
     "forklock",
+    "deny",
     "target",
     "digest",
     "canonical",

@@ -15,7 +15,8 @@ from aotkern.audit.execution import PAGE, Execution, data_of, pages_of
 from aotkern.drivers.emulator import EmulatorDriver
 from aotkern.emulator import Statistics
 from aotkern.errors import MissingToolError
-from aotkern.loader import LoadedBundle, load
+from aotkern.loader import LoadedBundle
+from aotkern.loader.choosing import load_one
 from aotkern.loader.kernel import Kernel
 from aotkern.manifest import VariantEntry
 
@@ -69,7 +70,7 @@ class Emulated:
 
     def __init__(self, path: Path, target: str, driver: EmulatorDriver | None = None, order: str = "") -> None:
         self._driver = driver or EmulatorDriver()
-        self._launching = _Launching(load(path, driver=self._driver, device=target))
+        self._launching = _Launching(load_one(path, driver=self._driver, device=target))
         self.order = order or self._driver.wave_order
 
     on = "emulator"
@@ -141,7 +142,7 @@ class OnGpu:
         if not torch.cuda.is_available():
             raise MissingToolError("a GPU", "to run cases on it", "run them in the emulator: --on emulator")
         self._torch = torch
-        self._launching = _Launching(load(path, driver="cuda"))
+        self._launching = _Launching(load_one(path, driver="cuda"))
         self.on = f"cuda: {torch.cuda.get_device_name()}"
 
     def run(self, variant: VariantEntry, case: Case, values: Mapping[str, Any]) -> Execution:

@@ -24,6 +24,7 @@ from aotkern.bench.record import Cell, Row, Table
 from aotkern.bench.timing import Sampler, interleaved, timed
 from aotkern.bundle import LEVEL, Bundle
 from aotkern.errors import AotkernError
+from aotkern.loader.choosing import load_one
 from aotkern.spec import ArgumentSpec, Fixed, Group
 
 _BURST = 20
@@ -173,7 +174,7 @@ def _launches(label: str, path: Path, target: str) -> Iterator[tuple[str, Sample
 
     No real device is asked to run them, since what code does with made-up arguments is anybody's guess.
     """
-    loaded = aotkern.load(path, device=f"null:{target}")
+    loaded = load_one(path, device=f"null:{target}")
     for kernel in loaded.manifest.kernels:
         key = next(entry.key for entry in loaded.manifest.variants if entry.kernel == kernel.name)
         arguments = {parameter: made_up(spec) for parameter, spec in key.arguments}

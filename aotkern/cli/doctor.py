@@ -46,6 +46,7 @@ def _document(found: Diagnosis, verdict: Verdict) -> dict[str, Any]:
         ],
         "bundles": [asdict(item) for item in found.bundles],
         "missing": [{"name": name, "reason": reason} for name, reason in found.missing],
+        "broken": [{"name": name, "reason": reason} for name, reason in found.broken],
     }
 
 
@@ -54,7 +55,8 @@ def _text(found: Diagnosis) -> str:
     lines = [*(line for item in found.drivers for line in _driver(item)), f"C extension  {extension}", ""]
     lines += [line for item in found.bundles for line in _bundle(item)]
     lines += [f"missing      {name}: {reason}" for name, reason in found.missing]
-    return "\n".join(lines if found.bundles or found.missing else [*lines, "no bundle was named or found"])
+    lines += [] if found.bundles or found.missing else ["no bundle was named or found"]
+    return "\n".join([*lines, *(f"broken       entry point {name}: {reason}" for name, reason in found.broken)])
 
 
 def _driver(item: DriverState) -> list[str]:

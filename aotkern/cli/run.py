@@ -18,6 +18,7 @@ from aotkern.audit.findings import Verdict
 from aotkern.bundle import Bundle
 from aotkern.cli import common
 from aotkern.cli.record import run_command
+from aotkern.settings import DENY
 from aotkern.trace import origins
 from aotkern.triton_bridge import child, installed
 from aotkern.triton_bridge.serve import ON_MISS, UNTUNED
@@ -41,6 +42,12 @@ SHOWN = 20
 )
 @click.option("--other-triton", is_flag=True, help="Use bundles that another tested version of Triton built.")
 @click.option("--locked", type=click.Path(path_type=Path), help="Refuse bundles that are not in this lock file.")
+@click.option(
+    "--deny",
+    multiple=True,
+    metavar="ENTRY",
+    help="Take a binary out of service: a variant's key, a digest (12 digits or more), or @FILE with an entry a line.",
+)
 @common.json_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
@@ -49,6 +56,7 @@ def run(
     untuned: str,
     other_triton: bool,
     locked: Path | None,
+    deny: tuple[str, ...],
     as_json: bool,
     command: tuple[str, ...],
 ) -> NoReturn:
@@ -59,6 +67,7 @@ def run(
     are errors, when no process was served at all.
     """
     opened = installed.opened(bundles, locked)  # what is damaged, absent or not locked is said before anything runs
+    entries = installed.denied_by(deny).entries
     places = [os.path.abspath(bundle) if Path(bundle).exists() else bundle for bundle in bundles]  # noqa: PTH100
     variables = {
         BUNDLE: os.pathsep.join(places),
@@ -66,6 +75,7 @@ def run(
         UNTUNED_VARIABLE: untuned,
         OTHER_TRITON: str(int(other_triton)),
         LOCK: str(locked.absolute()) if locked else "",
+        DENY: "\n".join(entries),
     }
     with ExitStack() as stack:
         try:

@@ -6,6 +6,8 @@
 
     discovery   where bundles are found: a path, an installed package, an entry point
     choosing    which of them fits the device
+    owners      whether somebody else could have written a bundle file
+    several     bundles for several targets, used as one
     loaded      an opened bundle: its kernels, preloading, counters, what happens on a miss
     kernel      one kernel: from the call to the launch
     modules     code objects on devices; what is loaded stays loaded
@@ -25,5 +27,17 @@ from aotkern.loader.choosing import load
 from aotkern.loader.loaded import LoadedBundle, MissedCall, Preloaded
 from aotkern.loader.observe import HOOKS, Hooks, LaunchEvent, LoadEvent
 from aotkern.loader.ranks import agree
+from aotkern.loader.several import LoadedBundles
 
-__all__ = ["HOOKS", "Hooks", "LaunchEvent", "LoadEvent", "LoadedBundle", "MissedCall", "Preloaded", "agree", "load"]
+__all__ = [
+    "HOOKS",
+    "Hooks",
+    "LaunchEvent",
+    "LoadEvent",
+    "LoadedBundle",
+    "LoadedBundles",
+    "MissedCall",
+    "Preloaded",
+    "agree",
+    "load",
+]

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aotkern.bundle import Bundle
+from aotkern.deny import Deny
 from aotkern.drivers import Device, Driver, open_driver
 from aotkern.errors import DriverError, InputError, IntegrityError, MissingToolError, TargetError, TrustError
 from aotkern.forklock import ForkLock
 from aotkern.loader.discovery import Found, find
 from aotkern.loader.loaded import Launcher, LoadedBundle, OnMiss
 from aotkern.loader.observe import HOOKS, Hooks
-from aotkern.settings import Settings
+from aotkern.loader.several import LoadedBundles, together
+from aotkern.settings import DENY, Settings
 from aotkern.target import Target
 
 if TYPE_CHECKING:
@@ -66,8 +68,12 @@ def load(
     hooks: Hooks = HOOKS,
     trust: Trust | Path | str | None = None,
     verify: bool = False,
-) -> LoadedBundle:
-    """Open the bundle that fits this machine: every byte is verified, and nothing is loaded onto a device yet.
+    deny: Iterable[str] = (),
+) -> LoadedBundle | LoadedBundles:
+    """Open the bundles that fit this machine: every byte is hashed, and nothing is loaded onto a device yet.
+
+    Where several fit, such as one for each target of a machine that has devices of two, they are used as one, and the
+    device of a call's tensors decides.
 
     Args:
         name: A bundle, a folder of bundles, a name in `AOTKERN_BUNDLE_PATH`, an entry point, or a package.
@@ -82,6 +88,7 @@ def load(
         verify: Check everything that `aotkern verify` checks before anything is used, which takes about a millisecond
             for a variant. Otherwise the manifest's parts are held against each other as far as they are used, and the
             facts that it states of code objects are believed, as far as loading them does not show the contrary.
+        deny: Variants or code objects that are out of service, beside those of `AOTKERN_DENY`; see `aotkern.deny`.
 
     Raises:
         InputError: There is no such bundle, device or driver.
@@ -92,26 +99,55 @@ def load(
     """
     if isinstance(device, str) and device.partition(":")[0] in ("emulator", "null"):
         driver, _, device = device.partition(":")
-    found = find(name, Settings.read().bundle_path)
+    settings = Settings.read()
+    found = find(name, settings.bundle_path)
     if not found:
         _log.warning("%s: no bundle found", name)
         raise InputError.one(str(name), "the name of a bundle, an entry point, or a package with bundles", "none found")
+    denied = Deny.read([*Deny.read(settings.deny, DENY).entries, *deny])
     tried: list[tuple[str, str]] = []
-    for fit in fits(found, driver, device, trust=_trust(trust)):
-        if not fit.reason and fit.bundle is not None and fit.driver is not None:
+    fitting: list[LoadedBundle] = []
+    for fit in fits(found, driver, device, trust=_trust(trust), by_owner=not settings.accept_others):
+        if fit.reason or fit.bundle is None or fit.driver is None:
+            tried.append((fit.where, fit.reason))
+        elif fitting and fitting[0].driver is not fit.driver:
+            tried.append((fit.where, f"{fitting[0].where} is used, with the driver {fitting[0].driver.name}"))
+        else:
             if verify:
                 fit.bundle.verify()
             index = None if device is None else fit.devices[0].index
-            loaded = LoadedBundle(fit.bundle, fit.driver, index, on_miss, fallback, hooks)
-            others = f", {len(tried)} others do not fit" if tried else ""
-            count = len(fit.bundle.manifest.variants)
-            _log.info("%s: %d variants for %s%s", fit.where, count, fit.bundle.manifest.target, others)
-            return loaded
-        tried.append((fit.where, fit.reason))
+            fitting.append(LoadedBundle(fit.bundle, fit.driver, index, on_miss, fallback, hooks, denied))
+    if fitting:
+        _tell(fitting, tried, denied)
+        return together(fitting)
     wanted = "the devices of this machine" if device is None else f"device {device}"
     for where, reason in tried:
         _log.warning("%s: not used: %s", where, reason)
     raise TargetError(wanted, tried)
+
+
+def load_one(name: str | Path, **options: Any) -> LoadedBundle:
+    """As `load`, where one bundle is wanted, as a file always is.
+
+    Raises:
+        InputError: The name means several bundles that fit.
+    """
+    found = load(name, **options)
+    if isinstance(found, LoadedBundles):
+        expected, given = "one bundle that fits", ", ".join(member.where for member in found.members)
+        raise InputError.one(str(name), expected, given)
+    return found
+
+
+def _tell(fitting: Sequence[LoadedBundle], tried: Sequence[tuple[str, str]], denied: Deny) -> None:
+    others = f", {len(tried)} others do not fit" if tried else ""
+    for loaded in fitting:
+        count = len(loaded.manifest.variants)
+        _log.info("%s: %d variants for %s%s", loaded.where, count, loaded.manifest.target, others)
+        for text, entry in loaded.denied.items():
+            _log.warning("%s: %s is denied by %s", loaded.where, text, entry)
+    for entry in denied.idle(loaded.manifest for loaded in fitting):
+        _log.warning("deny: %s denies nothing in %s", entry, ", ".join(loaded.where for loaded in fitting))
 
 
 def _trust(trust: Trust | Path | str | None) -> Trust | None:
@@ -129,6 +165,7 @@ def fits(
     *,
     raises: bool = True,
     trust: Trust | None = None,
+    by_owner: bool = False,
 ) -> Iterator[Fit]:
     """What becomes of each bundle, in turn.
 
@@ -138,18 +175,24 @@ def fits(
         device: As for `load`.
         raises: Whether a single bundle that cannot be opened, or has no driver, raises its own error.
         trust: Whose word is asked for.
+        by_owner: Without `trust`, refuse files that anybody may have written.
     """
     for item in found:
-        bundle = None
         try:
-            bundle = item.open(trust)
+            bundle = item.open(trust, by_owner=by_owner)
+        except (InputError, IntegrityError, TrustError) as error:
+            if len(found) == 1 and raises:
+                raise
+            yield Fit(item.where, None, None, (), f"refused: {error}")
+            continue
+        try:
             name = str(bundle.manifest.target.backend) if driver is None else driver
             chosen = shared_driver(name) if isinstance(name, str) else name
             devices, reason = _fitting(bundle.manifest.target, chosen, device)
-        except (IntegrityError, TrustError, DriverError, MissingToolError) as error:
+        except (DriverError, MissingToolError) as error:
             if len(found) == 1 and raises:
                 raise
-            yield Fit(item.where, bundle, None, (), str(error) if bundle else f"refused: {error}")
+            yield Fit(item.where, bundle, None, (), str(error))
             continue
         yield Fit(item.where, bundle, chosen, devices, reason)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from aotkern.drivers import Device
 from aotkern.drivers.null import NullDriver
@@ -73,12 +72,14 @@ class Diagnosis:
         bundles: The bundles that were asked for, or all that are known.
         extension: Whether the C extension is there.
         missing: Names that were asked for and mean no bundle, each with what was expected.
+        broken: Entry points of installed packages that lead to no bundle, each with the reason.
     """
 
     drivers: tuple[DriverState, ...]
     bundles: tuple[BundleState, ...]
     extension: bool
     missing: tuple[tuple[str, str], ...]
+    broken: tuple[tuple[str, str], ...] = ()
 
     @property
     def serves(self) -> bool:
@@ -99,20 +100,23 @@ def examine(names: tuple[str, ...], settings: Settings, planned: Target | None =
     found: dict[str, Found] = {}
     for name in names:
         try:
-            items = find(Path(name) if "/" in name else name, settings.bundle_path)
+            items = find(name, settings.bundle_path)
         except InputError as error:
             missing.append((name, str(error)))
             continue
         if not items:
             missing.append((name, "no bundle, entry point or package of this name"))
         found.update((item.where, item) for item in items)
+    broken: tuple[tuple[str, str], ...] = ()
     if not names:
-        found = {item.where: item for item in known(settings.bundle_path)}
+        items, broken = known(settings.bundle_path)
+        found = {item.where: item for item in items}
     return Diagnosis(
         drivers=tuple(map(_driver, REAL_DRIVERS)) if driver is None else (_planned(driver),),
-        bundles=tuple(_bundles(tuple(found.values()), driver)),
+        bundles=tuple(_bundles(tuple(found.values()), driver, by_owner=not settings.accept_others)),
         extension=is_built(),
         missing=tuple(missing),
+        broken=broken,
     )
 
 
@@ -131,8 +135,8 @@ def _planned(driver: NullDriver) -> DriverState:
     return DriverState(driver.name, driver.library, driver.devices(), "")
 
 
-def _bundles(found: tuple[Found, ...], driver: NullDriver | None) -> Iterator[BundleState]:
-    for fit in fits(found, driver, None, raises=False):
+def _bundles(found: tuple[Found, ...], driver: NullDriver | None, *, by_owner: bool) -> Iterator[BundleState]:
+    for fit in fits(found, driver, None, raises=False, by_owner=by_owner):
         if fit.bundle is None:
             yield BundleState(fit.where, "", (), 0, 0, 0, (), fit.reason)
             continue

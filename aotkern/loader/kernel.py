@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from aotkern import grid as grids
 from aotkern.abi import Layout
 from aotkern.arguments import Pointer, Value, bind, common_device, read
-from aotkern.dispatch import Miss, Table, Variant, choose
+from aotkern.dispatch import Miss, Table, Variant, choose, with_denied
 from aotkern.drivers import Device, Driver, Function, Launch
 from aotkern.errors import InputError
 from aotkern.loader import streams
@@ -66,6 +66,9 @@ class Owner(Protocol):
     modules: Modules
     hooks: Hooks
     tally: Counters
+
+    def out_of_service(self, kernel: str) -> tuple[tuple[VariantEntry, str], ...]:
+        """The variants of a kernel that are denied, each with the entry that denies it."""
 
     def device_for(self, index: int | None, where: str) -> Device:
         """The device of a call whose tensors are on device `index`, or on none in particular."""
@@ -166,12 +169,23 @@ class Kernel:
         options = {name: Constant.of(value, f"{self.name}: {name}") for name, value in rest.items()}
         outcome = choose(self.table, values, options)
         if isinstance(outcome, Miss):
+            outcome = self._denied(outcome, values, options)
             return self._bundle.missed(outcome, grid, args, kwargs)
         device = self._device(values)
         handle = streams.current(raw, device.index) if stream is None else streams.handle(stream, self.name)
         ready = self.ready(self.table.positions[outcome.index], device, handle)
         self._put(ready, shape, handle, values)
         return None
+
+    def _denied(self, miss: Miss, values: Sequence[Value], options: Mapping[str, Constant]) -> Miss:
+        """The miss, which names the entry where a variant that is out of service would have served the call."""
+        rows = self._bundle.out_of_service(self.name)
+        if not rows:
+            return miss
+        manifest = self._bundle.manifest
+        manifest.check_variants([entry for entry, _ in rows], f"{self._bundle.where}: manifest")
+        variants = [Variant(entry.key, manifest.options[entry.options]) for entry, _ in rows]
+        return with_denied(miss, self._entry.parameters, variants, [word for _, word in rows], values, options)
 
     def _device(self, values: Sequence[Value]) -> Device:
         pointers = [leaf for value in values for leaf in _pointers(value)]

@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any, Literal, Protocol, Union
 
 from aotkern.bundle import Bundle
+from aotkern.deny import Deny
 from aotkern.dispatch import Miss
 from aotkern.drivers import Device, Driver
 from aotkern.errors import InputError, MissError, Problem, TargetError
@@ -77,6 +78,10 @@ class LoadedBundle:
         on_miss: What to do with a call that no variant serves.
         fallback: What serves such a call after a warning, when `on_miss` is "warn".
         hooks: Launch and load hooks.
+        deny: Binaries that are out of service.
+
+    Attributes:
+        denied: Keys of the variants that are out of service, each with the entry that says so.
     """
 
     def __init__(
@@ -87,6 +92,7 @@ class LoadedBundle:
         on_miss: OnMiss,
         fallback: Launcher | None,
         hooks: Hooks,
+        deny: Deny = Deny(),  # noqa: B008 - it cannot be changed
     ) -> None:
         if not callable(on_miss) and on_miss not in ("error", "warn"):
             raise InputError.one("on_miss", '"error", "warn" or a function', repr(on_miss)[:60])
@@ -99,6 +105,7 @@ class LoadedBundle:
         self._device, self._on_miss, self._fallback = device, on_miss, fallback
         self._kernels: dict[str, Kernel] = {}
         self._lock = ForkLock()
+        self.denied = {entry.text: word for entry in bundle.manifest.variants if (word := deny.of(entry))}
         self._variants = {
             name: tuple(entries) for name, entries in groupby(bundle.manifest.variants, key=lambda entry: entry.kernel)
         }
@@ -123,7 +130,7 @@ class LoadedBundle:
         if kernel is None:
             entry = self.manifest.kernel(name)
             with self._lock.held():
-                kernel = self._kernels.setdefault(name, Kernel(self, entry, self._variants.get(name, ())))
+                kernel = self._kernels.setdefault(name, Kernel(self, entry, self._entries((name,))))
         return kernel
 
     def __iter__(self) -> Iterator[str]:
@@ -195,7 +202,14 @@ class LoadedBundle:
         )
 
     def _entries(self, kernels: Iterable[str]) -> tuple[VariantEntry, ...]:
-        return tuple(entry for name in kernels for entry in self._variants.get(name, ()))
+        """The variants of these kernels that are in service."""
+        variants = (entry for name in kernels for entry in self._variants.get(name, ()))
+        return tuple(entry for entry in variants if entry.text not in self.denied)
+
+    def out_of_service(self, kernel: str) -> tuple[tuple[VariantEntry, str], ...]:
+        """The variants of a kernel that are denied, each with the entry that denies it."""
+        variants = self._variants.get(kernel, ())
+        return tuple((entry, self.denied[entry.text]) for entry in variants if entry.text in self.denied)
 
     def counters(self) -> Snapshot:
         """What was dispatched, missed and loaded so far."""

@@ -12,10 +12,11 @@ from types import ModuleType
 from typing import Any
 
 from aotkern.bundle import Bundle
+from aotkern.deny import Deny
 from aotkern.errors import InputError
 from aotkern.loader.discovery import find
 from aotkern.lock import Lock
-from aotkern.settings import Settings
+from aotkern.settings import DENY, Settings
 from aotkern.triton_bridge.imports import AfterImport
 from aotkern.triton_bridge.seam import Seam
 from aotkern.triton_bridge.serve import ON_MISS, UNTUNED, Counts, OnMiss, Server, Untuned
@@ -33,11 +34,18 @@ class Installation:
     """
 
     def __init__(
-        self, bundles: Sequence[Bundle], on_miss: OnMiss, untuned: Untuned, *, other_triton: bool, sink: Sink | None
+        self,
+        bundles: Sequence[Bundle],
+        on_miss: OnMiss,
+        untuned: Untuned,
+        *,
+        other_triton: bool,
+        sink: Sink | None,
+        deny: Deny = Deny(),  # noqa: B008 - it cannot be changed
     ) -> None:
         self.bundles, self._sink = tuple(bundles), sink
         # The version is known once Triton has been imported; until then no request can come.
-        self._server = Server(Shelf(bundles, "", mixed=other_triton), on_miss, untuned, sink)
+        self._server = Server(Shelf(bundles, "", mixed=other_triton, deny=deny), on_miss, untuned, sink)
         methods = {"prune_configs": self._server.around_prune, "_bench": self._server.around_bench}
         self.seam = Seam(self._server.around_compile, methods, self._ready)
 
@@ -94,6 +102,7 @@ def install(
     other_triton: bool = False,
     locked: str | Path | None = None,
     sink: Sink | None = None,
+    deny: Iterable[str] = (),
 ) -> Installation:
     """Serve prebuilt binaries to the Triton kernels of this process, which are called as ever.
 
@@ -108,6 +117,7 @@ def install(
             version would make.
         locked: A lock file; a bundle that is not in it is refused.
         sink: Takes an event for each hit and miss.
+        deny: Variants or code objects that are out of service, beside those of `AOTKERN_DENY`; see `aotkern.deny`.
 
     Raises:
         InputError: There is no such bundle.
@@ -117,7 +127,20 @@ def install(
         expected = f"on_miss in {', '.join(ON_MISS)} and untuned in {', '.join(UNTUNED)}"
         raise InputError.one("install", expected, f"{on_miss!r} and {untuned!r}")
     names = [bundle] if isinstance(bundle, (str, Path)) else list(bundle)
-    return _put(Installation(opened(names, locked), on_miss, untuned, other_triton=other_triton, sink=sink))
+    denied = denied_by(deny)
+    bundles = opened(names, locked)
+    for entry in denied.idle(item.manifest for item in bundles):
+        say(f"deny: {entry} denies nothing in the bundles that serve this process")
+    return _put(Installation(bundles, on_miss, untuned, other_triton=other_triton, sink=sink, deny=denied))
+
+
+def denied_by(more: Iterable[str] = ()) -> Deny:
+    """What is out of service: the entries of `AOTKERN_DENY`, and more.
+
+    Raises:
+        InputError: An entry is neither a key nor a digest, or a list cannot be read.
+    """
+    return Deny.read([*Deny.read(Settings.read().deny, DENY).entries, *more])
 
 
 def _put(installation: Installation) -> Installation:
@@ -139,16 +162,20 @@ def opened(names: Sequence[str | Path], locked: str | Path | None) -> tuple[Bund
     Raises:
         InputError: Nothing has one of these names.
         IntegrityError: A bundle is damaged, or not the one that is locked.
+        TrustError: Anybody may have written a bundle, and no lock file vouches for it.
     """
     lock = None if locked is None else Lock.read(Path(locked))
     found = []
+    settings = Settings.read()
     for name in names:
-        places = find(name, Settings.read().bundle_path)
+        places = find(name, settings.bundle_path)
         if not places:
             raise InputError.one(
                 str(name), "the name of a bundle, an entry point, or a package with bundles", "none found"
             )
-        found += [place.open() for place in places]
+        # A lock file vouches for the content, whoever could write the file.
+        by_owner = lock is None and not settings.accept_others
+        found += [place.open(by_owner=by_owner) for place in places]
     if lock is not None:
         lock.check(found)
     return tuple(found)

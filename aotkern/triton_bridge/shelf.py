@@ -18,8 +18,9 @@ from typing import Any
 from aotkern import tritons
 from aotkern.arguments import Pointer, Value
 from aotkern.bundle import Bundle
+from aotkern.deny import Deny
 from aotkern.digest import Digest
-from aotkern.dispatch import INTEGER_RANGES, SMALL_STORAGE, Choice, Miss, Table, Variant, choose
+from aotkern.dispatch import INTEGER_RANGES, SMALL_STORAGE, Choice, Miss, Table, Variant, choose, with_denied
 from aotkern.errors import Problem
 from aotkern.manifest import KernelEntry, VariantEntry
 from aotkern.spec import ArgumentSpec, Constant, Fixed, Group, Parameter, Runtime, VariantKey
@@ -38,10 +39,12 @@ class Prebuilt:
     Attributes:
         bundle: The bundle.
         entry: The kernel.
+        deny: Binaries that are out of service.
     """
 
     bundle: Bundle
     entry: KernelEntry
+    deny: Deny = Deny()  # noqa: RUF009 - it cannot be changed
 
     @property
     def built_by(self) -> str:
@@ -53,7 +56,13 @@ class Prebuilt:
         """Its variants as the manifest lists them."""
         found = tuple(item for item in self.bundle.manifest.variants if item.kernel == self.entry.name)
         self.bundle.manifest.check_variants(found, f"{self.bundle.where}: manifest")
-        return found
+        return tuple(item for item in found if not self.deny.of(item))
+
+    @cached_property
+    def denied(self) -> tuple[tuple[VariantEntry, str], ...]:
+        """Those of its variants that are out of service, each with the entry that says so."""
+        found = (item for item in self.bundle.manifest.variants if item.kernel == self.entry.name)
+        return tuple((item, entry) for item in found if (entry := self.deny.of(item)))
 
     @cached_property
     def typed(self) -> Mapping[tuple[str, ...], Table]:
@@ -105,9 +114,10 @@ class Shelf:
         bundles: The bundles, each for one target.
         triton: Version of the running Triton.
         mixed: Whether bundles that another version built may be used.
+        deny: Binaries that are out of service.
     """
 
-    def __init__(self, bundles: Sequence[Bundle], triton: str, *, mixed: bool) -> None:
+    def __init__(self, bundles: Sequence[Bundle], triton: str, *, mixed: bool, deny: Deny = Deny()) -> None:  # noqa: B008
         self.bundles, self.triton, self.mixed = tuple(bundles), triton, mixed
         self._kernels: dict[tuple[Target, Digest], list[Prebuilt]] = {}
         self._names: dict[str, Prebuilt] = {}
@@ -115,7 +125,7 @@ class Shelf:
         for bundle in self.bundles:  # the first one counts
             target = bundle.manifest.target
             for entry in bundle.manifest.kernels:
-                kernel = Prebuilt(bundle, entry)
+                kernel = Prebuilt(bundle, entry, deny)
                 self._kernels.setdefault((target, entry.source), []).append(kernel)
                 self._names.setdefault(entry.name, kernel)
             for chosen in choices(bundle.provenance.get(TUNING, ""), f"{bundle.where}: {TUNING}"):
@@ -186,8 +196,10 @@ class Shelf:
         if list(specs) != [parameter.name for parameter in parameters]:
             return Refusal(name, f"{name}: the parameters differ from those that were built")
         table = kernel.typed.get(fixed_types(arguments))
-        if table is None:
+        if table is None and not kernel.denied:
             return _other_types(kernel, arguments)
+        if table is None:
+            table = Table.make(name, parameters, ())
         skipped = OF_AN_INSTALLATION if kernel.built_by != self.triton else ()
         asked = {key: value for key, value in options.items() if key in table.options and key not in skipped}
         hardest = [_hardest(parameter, specs[parameter.name]) for parameter in parameters]
@@ -196,7 +208,8 @@ class Shelf:
             return Hit(kernel, kernel.variant(table.variants[outcome.index].key))
         given = [values.get(parameter.name, value) for parameter, value in zip(parameters, hardest, strict=True)]
         told = choose(table, given, asked)
-        return _refused(told if isinstance(told, Miss) else outcome)
+        miss = told if isinstance(told, Miss) else outcome
+        return _refused(_with_denied(miss, kernel, arguments, hardest, asked))
 
     def choice(self, source: Digest, target: Target, key: tuple[str, ...], tuner: str) -> Chosen | None:
         """What this autotuner of a kernel chose for a tuning key, or None.
@@ -250,6 +263,20 @@ def _other_types(kernel: Prebuilt, arguments: Sequence[tuple[str, ArgumentSpec]]
     problem = Problem(f"{name}: scalar types", built, asked)
     reason = f"{name}: no prebuilt variant has the scalar types {asked} (built: {built})"
     return Refusal(name, reason, str(kernel.variants[0].key), (problem,))
+
+
+def _with_denied(
+    miss: Miss,
+    kernel: Prebuilt,
+    arguments: Sequence[tuple[str, ArgumentSpec]],
+    values: Sequence[Value],
+    options: Mapping[str, Constant],
+) -> Miss:
+    """The miss, which names the entry where a variant that is out of service would have served the request."""
+    types, manifest = fixed_types(arguments), kernel.bundle.manifest
+    rows = [(item, entry) for item, entry in kernel.denied if fixed_types(item.key.arguments) == types]
+    variants = [Variant(item.key, manifest.options[item.options]) for item, _ in rows]
+    return with_denied(miss, kernel.entry.parameters, variants, [entry for _, entry in rows], values, options)
 
 
 def _refused(miss: Miss) -> Refusal:

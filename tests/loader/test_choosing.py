@@ -169,7 +169,7 @@ def test_all_known_bundles(tmp_path, monkeypatch, data, other, folder, forget_pa
     (tmp_path / "site").mkdir()
     package(tmp_path / "site", data, other)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    found = [item.where for item in discovery.known((folder,))]
+    found = [item.where for item in discovery.known((folder,))[0]]
     assert [Path(where).parent.name for where in found] == ["b", "b", PACKAGE, PACKAGE]
 
 
