@@ -59,6 +59,6 @@ def rebuild(options: Options) -> Table:
         "aotkern --help": processes.aotkern("--help"),
     }
     samplers = {name: processes.seconds(command, environment) for name, command in commands.items()}
-    times = interleaved(samplers, 3 if options.quick else 15, 1)
+    times = interleaved(samplers, 3 if options.quick else 9, 1)
     rows = tuple(Row(name, (Measurement.of("s", samples),)) for name, samples in times.items())
     return Table("rebuild of 1,000 variants", ("command", "whole command"), rows)

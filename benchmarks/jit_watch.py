@@ -43,7 +43,7 @@ def measure(options: Options) -> Run:
     with device:
         for _ in range(SETTLING):
             launch()
-        times = interleaved(contenders(launch), 50 if options.quick else 3000, 5)
+        times = interleaved(contenders(launch), 50 if options.quick else 2000, 5)
     compared = {name: ratios(samples, times[PLAIN]) for name, samples in times.items()}
     rows = tuple(
         Row(name, (Measurement.of("us", samples), compared[name], interval(compared[name])))

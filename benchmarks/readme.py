@@ -7,6 +7,7 @@ A benchmark without a result is named as not measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from aotkern.bench import Measurement, Run, Table
@@ -21,9 +22,10 @@ HERE = ("build", "size", "audits", "jit-watch", "emulator", "report-page")
 HEAD = f"""\
 ## Measured
 
-Made by `python -m benchmarks --page` from the records in [{RECORDS}]({RECORDS}), which hold the samples, the git revision,
-the digests of the bundles, the versions and the command; a test holds this section to them. All tables stand in
-[docs/benchmarks.md](docs/benchmarks.md). Figures are medians; promises that are missed stand beside those that are met.
+Made by `python -m benchmarks --page` from the records in [{RECORDS}]({RECORDS}), which hold the samples, the git
+revision, the digests of the bundles, the versions and the command; a test holds this section to them. All tables stand
+in [docs/benchmarks.md](docs/benchmarks.md), what was run on the GPU in [audits/h200.md](audits/h200.md). Figures are
+medians; promises that are missed stand beside those that are met.
 """
 
 Figure = tuple[str, Callable[[Run], str]]
@@ -54,7 +56,9 @@ def _part(title: str, names: Sequence[str], found: Mapping[str, Run]) -> Iterato
     here = [found[name] for name in names if name in found]
     absent = [name for name in names if name not in found]
     if here:
-        yield f"{title}: {'; '.join(dict.fromkeys(map(_machine, here)))}.\n"
+        machines = "; ".join(dict.fromkeys(map(_machine, here)))
+        revisions = ", ".join(dict.fromkeys(map(_revision, here)))
+        yield f"{title}: {machines}; {revisions}.\n"
         yield from _table(("promise", "bound", "measured", "", "record"), _promises(here))
         yield from _table(("what", "figure", "record"), _figures(here))
     if absent:
@@ -87,9 +91,12 @@ def _table(columns: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Iterator[
         yield ""
 
 
+def _revision(run: Run) -> str:
+    return f"revision {run.revision[:12]}{run.revision[40:]}" if run.revision else "revision not noted"
+
+
 def _link(run: Run) -> str:
-    revision = run.revision[:12] + run.revision[40:] or "revision not noted"
-    return f"[{run.benchmark}.json]({RECORDS}/{run.benchmark}.json), {revision}"
+    return f"[{run.benchmark}]({RECORDS}/{run.benchmark}.json)"
 
 
 def _table_like(run: Run, title: str) -> Table:
@@ -136,8 +143,8 @@ def _range(run: Run, column: str) -> str:
 FIGURES: Mapping[str, Sequence[Figure]] = {
     "decode": (("distinct comparisons with float64 that hold, 40 shapes", _comparisons),),
     "kernels": tuple(
-        (f"gfx950's design over gfx942's, both built for this GPU, {form}", lambda run, form=form: _range(run, form))
-        for form in ("graph", "eager", "quickest form of each")
+        (f"gfx950's design over gfx942's, both built for this GPU, {form}", partial(_range, column=form))
+        for form in ("graph", "quickest form of each")
     ),
     "cold-start": (
         (

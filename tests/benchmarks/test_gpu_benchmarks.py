@@ -179,3 +179,12 @@ def test_no_reason_in_words_stands_beside_a_measured_bar():
                 assert not any(isinstance(value, ast.Constant) and value.value for value in said), (path, call.lineno)
                 names = {value.id for value in said if isinstance(value, ast.Name)}
                 assert not {name for name in names if name.isupper()}, (path, call.lineno)
+
+
+def test_a_cold_start_counts_every_step_up_to_the_first_launch():
+    from benchmarks import cold_start
+
+    steps = cold_start.STEPS[cold_start.OURS]
+    assert steps[2:] == ("open and verify", "preload", "arrange for choosing")
+    assert cold_start.after_context((100.0, 50.0, 1.0, 2.0, 4.0)) == 7
+    assert cold_start.STEPS["bare"][2:] == ("load",)
