@@ -152,8 +152,9 @@ class Worker:
         """Every target that a kernel declares or was recorded for, in the order in which they are named."""
         found: dict[Target, None] = {}
         for kernel in self.kernels.values():
-            names = [name for space in kernel.declaration.spaces for name in space.targets]
-            found.update(dict.fromkeys(Target.parse(name, f"kernel {kernel.declaration.name}") for name in names))
+            for number, space in enumerate(kernel.declaration.spaces, 1):
+                where = f"kernel {kernel.declaration.name}, space {number}: targets"
+                found.update(dict.fromkeys(Target.parse(name, where) for name in space.targets))
             found.update(dict.fromkeys(key.target for key in kernel.keys or ()))
         return tuple(found)
 

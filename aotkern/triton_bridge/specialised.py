@@ -91,16 +91,18 @@ def read(source: Any, target: Any, options: Mapping[str, Any] | None) -> Asked:
 def digest(function: Any, functions: Mapping[str, Any]) -> Digest:
     """The digest of a kernel, by the rule of the build.
 
-    It is worked out once for each content: Triton's own key of a function changes with it.
+    It is worked out once for each function and content: Triton's own key of a function changes with its content, but
+    two functions may share one where they differ in a default argument that was computed.
     """
-    memo = tuple((name, value.cache_key) for name, value in sorted(functions.items()))
-    key = (function.cache_key, memo)
+    made_of = (function, *(functions[name] for name in sorted(functions)))
+    key = tuple((id(item), item.cache_key) for item in made_of)
     if key not in _DIGESTS:
-        _DIGESTS[key] = closure.digest((function, *(functions[name] for name in sorted(functions))))
-    return _DIGESTS[key]
+        _DIGESTS[key] = made_of, closure.digest(made_of)
+    return _DIGESTS[key][1]
 
 
-_DIGESTS: dict[object, Digest] = {}
+_DIGESTS: dict[object, tuple[tuple[Any, ...], Digest]] = {}
+"""By identity and Triton's key, with the functions themselves, so that no other object gets the identity."""
 
 
 def module_of(function: Any) -> str:

@@ -48,6 +48,7 @@ class _Writer:
         self.imports = {"import triton"}
         self.constants: set[str] = set()
         self.functions: dict[str, str] = {}
+        self._names: dict[str, Any] = {}
 
     def text(self, function: Any) -> str:
         """The whole module."""
@@ -66,6 +67,8 @@ class _Writer:
 
     def _bind(self, where: str, name: str, value: Any) -> None:
         """Make a name stand for a value."""
+        if self._names.setdefault(name, value) is not value and not _equal(self._names[name], value):
+            raise InputError.one(where, "one meaning of a name in all functions of a kernel", "two")
         home = getattr(value, "__module__", None)
         own = str(getattr(value, "__name__", ""))
         if isinstance(value, ModuleType):
@@ -75,10 +78,36 @@ class _Writer:
         elif closure.is_jit(value) and home == self._home and own == name:
             if name not in self.functions:
                 self._define(value)
+        elif closure.is_jit(value):
+            self._wrapped(where, name, value)
         elif closure.is_constexpr(value):
             self.constants.add(f"{name} = triton.language.constexpr({_constant(where, value.value)})")
         else:
             self.constants.add(f"{name} = {_constant(where, value)}")
+
+    def _wrapped(self, where: str, name: str, function: Any) -> None:
+        """A function whose module holds a wrapper around it: taken out of the wrapper, or written down itself."""
+        home, own = str(function.module), function.__name__
+        found = getattr(sys.modules.get(home), own, None) if home != self._home else None
+        way = ""
+        while found is not None and found is not function:
+            found, way = getattr(found, "fn", None), f"{way}.fn"
+        if found is not None:
+            self.imports.add(f"from {home} import {own} as {name}")
+            self.constants.add(f"{name} = {name}{way}")
+        elif own == name:
+            if name not in self.functions:
+                self._define(function)
+        else:
+            raise InputError.one(where, "a function under its own name, or one to import", "JITFunction")
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two values are one constant."""
+    try:
+        return bool(type(one) is type(other) and Constant.of(one) == Constant.of(other))
+    except InputError:
+        return False
 
 
 def _constant(where: str, value: Any) -> str:
@@ -86,4 +115,5 @@ def _constant(where: str, value: Any) -> str:
         return f'float("{value}")'
     if isinstance(value, (bool, int, float, str, type(None))):
         return Constant.of(value, where).text
-    raise InputError.one(where, "something to import, or a number or text", f"{type(value).__name__}")
+    kind = type(value).__name__
+    raise InputError.one(where, f"something to import, or a number or text, and no {kind}", kind)

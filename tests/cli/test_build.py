@@ -69,12 +69,53 @@ def test_notes_are_told(aotkern, tmp_path):
     )
 
 
-def test_nothing_declared_is_no_success(aotkern, tmp_path):
-    source = written(tmp_path, edited(SINGLE, ('"gfx942"', '"cuda:80"')), "single.py")
+def test_without_a_target_everything_that_is_declared_is_built(aotkern, tmp_path):
+    source = written(tmp_path, edited(SINGLE, ('"gfx942"', '"cuda:80", "cuda:120"')), "single.py")
     answer = aotkern("build", source.path, "-o", tmp_path / "out", "-j1", "--json")
+    document = answer.json("build")
+    assert [row["target"] for row in document["bundles"]] == ["cuda:80", "cuda:120"]
+    assert document["left_out"] == []
+
+
+def test_nothing_declared_is_no_success(aotkern, source, tmp_path):
+    answer = aotkern("build", source, "--only", "absent", "-o", tmp_path / "out", "-j1", "--json")
     assert answer.json("build", 2)["verdict"] == "could not tell"
-    answer = aotkern("build", source.path, "-o", tmp_path / "out", "-j1")
-    assert answer.out == "nothing was built: no variant is declared for hip:gfx942, hip:gfx950, cuda:90\n"
+    answer = aotkern("build", source, "--only", "absent", "-o", tmp_path / "out", "-j1")
+    assert answer.out == "nothing was built: no variant is declared for hip:gfx942, hip:gfx950\n"
+
+
+def test_a_declared_variant_that_fails_costs_its_target_unless_the_build_is_to_go_on(aotkern, tmp_path):
+    text = edited(SINGLE, ('"V": 1.0', '"V": Constexpr(1.0, "text")'))
+    source = written(tmp_path, text, "single.py")
+    answer = aotkern("build", source.path, "-t", "gfx942", "-o", tmp_path / "out", "-j1")
+    assert answer.code == 1
+    assert answer.out.splitlines()[-1] == "incomplete: 1 variants failed; no bundle for hip:gfx942"
+    assert not (tmp_path / "out").exists()
+    answer = aotkern("build", source.path, "--keep-going", "--strict", "-t", "gfx942", "-o", tmp_path / "out", "-j1")
+    assert answer.code == 1
+    assert answer.out.splitlines()[-1].endswith("--strict: no bundle was written")
+    assert not (tmp_path / "out").exists()
+    answer = aotkern("build", source.path, "--keep-going", "-t", "gfx942", "-o", tmp_path / "out", "-j1", "--json")
+    document = answer.json("build", 1)
+    assert [(row["target"], row["variants"]) for row in document["bundles"]] == [("hip:gfx942", 1)]
+    (left,) = document["left_out"]
+    assert (left["kind"], left["target"]) == ("compile", "hip:gfx942")
+    assert left["what"].startswith("store[hip:gfx942](x:*fp32:D")
+
+
+def test_a_variable_reaches_kernel_sources_and_the_manifest(aotkern, tmp_path):
+    text = edited(SINGLE, ("KERNELS = (", 'import os\nFACTOR = float(os.environ["MY_FACTOR"])\nKERNELS = ('))
+    source = written(tmp_path, edited(text, ('"V": 1.0', '"V": FACTOR')), "single.py")
+    arguments = ("build", source.path, "-o", tmp_path / "out", "-j1")
+    assert "MY_FACTOR" in aotkern(*arguments).err
+    assert aotkern(*arguments, "--env", "MY_FACTOR=3").code == 0
+    shown = aotkern("show", next((tmp_path / "out").iterdir()), "--json").json("show")
+    assert shown["manifest"]["environment"]["MY_FACTOR"] == "3"
+    assert "V=3.0" in shown["manifest"]["variants"][0]["key"]
+    for wrong in ("HOME=/", "PYTHONPATH=x", "AOTKERN_CACHE=x", "=x", "MY_ABSENT"):
+        refused = aotkern(*arguments, "--env", wrong)
+        assert (refused.code, refused.out) == (2, "")
+        assert "--env: expected " in refused.err
 
 
 def test_a_named_target_that_nothing_is_declared_for_is_refused(aotkern, source, tmp_path):

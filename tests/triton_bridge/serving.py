@@ -59,9 +59,10 @@ def built(trace: Trace, folder: Path, targets: Sequence[Target] = TARGETS, *, wi
     folder.mkdir(exist_ok=True)
     plan = folder / "plan.jsonl"
     plan.write_bytes(traceplan.planned(trace, targets, widen=widen).to_bytes())
-    request = builder.Request((Source("trace", plan),), tuple(targets), {"PATH": os.environ["PATH"]})
+    request = builder.Request((Source("trace", plan, generated=True),), tuple(targets), {"PATH": os.environ["PATH"]})
     result = builder.compile_targets(request)
     assert not result.failures, result.failures
+    assert not result.left_out, result.left_out
     return [
         builder.publish(build, folder, "served", {TUNING: traceplan.tuning(trace.chosen, target)}).path
         for target, build in result.targets.items()

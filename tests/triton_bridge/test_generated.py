@@ -11,11 +11,11 @@ import pytest
 from serving import TARGETS, built
 
 import aotkern
-from aotkern.build import traceplan
+from aotkern.build import traced, traceplan
+from aotkern.build.registry import Source
 from aotkern.bundle import Bundle
 from aotkern.digest import Digest
 from aotkern.errors import InputError, IntegrityError, MissError
-from aotkern.target import Target
 from aotkern.trace import GENERATED, Trace
 from aotkern.triton_bridge import written
 from aotkern.triton_bridge.paper import paper_device
@@ -216,8 +216,11 @@ def test_a_text_that_does_not_run_is_named(trace, tmp_path):
     name = f"{GENERATED}{Digest.of(text.encode()).hex[:12]}"
     row = trace.recorded[0]
     moved = replace(row, module=name, text=text, key=replace(row.key, kernel=f"{name}.fused"))
-    with pytest.raises(InputError, match=f"{name}: expected a module that can be executed where it is built"):
-        built(Trace.of([moved]), tmp_path, (Target.parse("gfx942"),))
+    path = tmp_path / "plan.jsonl"
+    path.write_bytes(Trace.of([moved]).to_bytes())
+    (left,) = traced.load(Source("trace", path, generated=True)).left_out
+    assert (left.kernel, left.target, left.kind) == (f"{name}.fused", "hip:gfx942", "import")
+    assert "its text does not run here: ModuleNotFoundError: No module named 'no_such_module_anywhere'" in left.reason
 
 
 def test_a_global_that_is_no_constant_is_named(tmp_path):
