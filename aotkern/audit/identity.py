@@ -160,7 +160,9 @@ def compare(
     if baseline.manifest.target != candidate.manifest.target:
         found = f"the baseline is for {baseline.manifest.target}, the candidate for {candidate.manifest.target}"
         return IdentityReport(report.target, report.baseline, report.candidate, (), found)
-    obstacle = _toolchains(baseline.manifest, candidate.manifest) if same_toolchain else ""
+    obstacle = "; ".join(side.doubt for side in (baseline, candidate) if side.doubt)
+    if same_toolchain:
+        obstacle = obstacle or _toolchains(baseline.manifest, candidate.manifest)
     listings = Listings(candidate.manifest.target)
     comparisons = tuple(sorted(_pairs(baseline, candidate, listings, only), key=lambda comparison: comparison.key))
     if not comparisons:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aotkern.build import environment
+from aotkern.build import environment, revision
 from aotkern.build.executor import EXECUTORS
+from aotkern.build.origins import Moved, Origins
 from aotkern.build.pool import Setting
 from aotkern.build.registry import Source
 from aotkern.build.store import Entry, Store
@@ -54,6 +55,7 @@ class Request:
             A wrong hint costs time and changes nothing else.
         executor: Where to compile; a name of `executor.EXECUTORS`.
         scheduler: Address of the executor's scheduler, if it has one.
+        moved: Work trees whose modules are to come from an export of a revision.
     """
 
     sources: tuple[Source, ...]
@@ -70,6 +72,7 @@ class Request:
     before: tuple[Path, ...] = ()
     executor: str = "local"
     scheduler: str = ""
+    moved: tuple[Moved, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,8 @@ class Compilation:
         reused: How many came from the store.
         notes: What the declarations pay for without using it; see `lint`.
         wall: Seconds for everything.
-        store_problem: Why the store could not be written, or nothing.
+        store_problem: Why the store could not be used, or nothing.
+        origins: What the workers on this machine read.
     """
 
     targets: dict[Target, TargetBuild] = field(default_factory=dict)
@@ -128,6 +132,7 @@ class Compilation:
     notes: tuple[str, ...] = ()
     wall: float = 0.0
     store_problem: str = ""
+    origins: Origins = field(default_factory=Origins)
 
     @property
     def slowest(self) -> tuple[tuple[str, float], ...]:
@@ -162,9 +167,8 @@ def compile_targets(request: Request, progress: Callable[[Step], None] = lambda 
         RemoteError: The scheduler cannot be reached, or was lost, or has no worker that can compile this.
     """
     started = time.perf_counter()
-    setting = Setting(
-        request.sources, environment.pinned(line_info=request.line_info), request.inherited, request.overrides
-    )
+    settings = environment.pinned(line_info=request.line_info)
+    setting = Setting(request.sources, settings, request.inherited, request.overrides, moved=request.moved)
     store = Store(request.store.absolute()) if request.store else None
     memo = _memo(store) if store else None
     before = [path for path in request.before if store and path.exists()]
@@ -181,7 +185,8 @@ def compile_targets(request: Request, progress: Callable[[Step], None] = lambda 
         executor.compile(missing[::-1] if request.reverse else missing, request.seconds, work.done, work.failed)
         if not store:
             work.identify(toolchain())
-    result.targets = work.assemble(request.targets)
+        result.origins = executor.origins
+    result.targets = work.assemble(request.targets, revision.describe(request.sources[0], result.origins))
     if store:
         store.trim()
         result.store_problem = store.problem
@@ -258,6 +263,9 @@ class _Work:
         if Digest.of(data) != Digest.parse(answer["digest"]):
             self.failed(BuildError(key, "the code object changed between the worker and here"))
             return
+        if not answer.pop("stages", ()):
+            self.failed(BuildError(key, "the compiler did not run for it: its worker counted no stage"))
+            return
         seconds = answer["microseconds"] / 1e6
         self._result.seconds[key] = seconds
         if self._store:
@@ -277,8 +285,8 @@ class _Work:
         total = len(self._plan["variants"]) + len(self._plan["failures"])
         self._progress(Step(len(self._facts) + len(self._result.failures), total, key, seconds, error))
 
-    def assemble(self, targets: tuple[Target, ...]) -> dict[Target, TargetBuild]:
-        """The manifest of each target whose variants all have code objects."""
+    def assemble(self, targets: tuple[Target, ...], facts: Mapping[str, str]) -> dict[Target, TargetBuild]:
+        """The manifest of each target whose variants all have code objects; `facts` are of the sources."""
         broken = {error.key.partition("[")[2].partition("]")[0] for error in self._result.failures}
         kernels = [
             KernelEntry(name, tuple(Parameter(**row) for row in parameters), Digest.parse(source))
@@ -301,7 +309,7 @@ class _Work:
             )
             reused = f"{len(self._reused.intersection(mine))} of {len(mine)}"
             bytes_of = {digest: self._data[digest] for digest in objects}
-            built[target] = TargetBuild(manifest, bytes_of, {REUSED: reused})
+            built[target] = TargetBuild(manifest, bytes_of, {**facts, REUSED: reused})
         return built
 
     def _entries(self, keys: list[str]) -> tuple[dict[Digest, ObjectEntry], list[tuple[VariantEntry, Options]]]:

@@ -24,7 +24,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from aotkern import isolation
 from aotkern.build import environment
+from aotkern.build.origins import Moved, Origins
 from aotkern.build.registry import Source
 from aotkern.errors import AotkernError, BuildError, InputError, IntegrityError, MissingToolError, Problem
 
@@ -44,6 +46,7 @@ class Setting:
         inherited: The caller's environment, of which little is used.
         overrides: Variables that an audit changes on purpose.
         paths: Folders that workers look for modules in before anywhere else.
+        moved: Work trees whose modules are to come from an export of a revision.
     """
 
     sources: tuple[Source, ...]
@@ -51,6 +54,7 @@ class Setting:
     inherited: Mapping[str, str]
     overrides: Mapping[str, str]
     paths: tuple[str, ...] = ()
+    moved: tuple[Moved, ...] = ()
 
 
 class WorkerProcess:
@@ -58,11 +62,16 @@ class WorkerProcess:
 
     Starting it returns at once: the process imports its kernel sources while the parent goes on, and what went wrong
     there is raised by the first `ask`.
+
+    Attributes:
+        scratch: The folder.
+        origins: What it has read, as far as its answers say.
     """
 
     def __init__(self, setting: Setting, scratch: Path) -> None:
         scratch.mkdir()
         self.scratch, self._log = scratch, scratch / "log"
+        self.origins = Origins()
         requests_out, requests_in = os.pipe()
         answers_out, answers_in = os.pipe()
         with self._log.open("wb") as log:
@@ -70,6 +79,8 @@ class WorkerProcess:
                 [
                     sys.executable,
                     "-s",
+                    "-X",
+                    isolation.OPTION,
                     "-c",
                     _START,
                     "\n".join(map(os.path.abspath, (*setting.paths, *sys.path))),
@@ -92,8 +103,9 @@ class WorkerProcess:
         sources = [
             [source.name, str(source.path) if source.path else None, source.allow_stale] for source in setting.sources
         ]
+        moved = [[row.tree, row.export, row.ignored] for row in setting.moved]
         self._starting = True
-        self._send({"sources": sources, "scratch": str(scratch)})
+        self._send({"sources": sources, "scratch": str(scratch), "moved": moved})
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """Send a request and wait for its answer.
@@ -116,6 +128,7 @@ class WorkerProcess:
 
     def _receive(self, seconds: float) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self._line(seconds))
+        self.origins.add(answer.pop("news", {}))
         if "error" in answer:
             raise _error(answer)
         return answer
@@ -226,6 +239,14 @@ class Pool:
         if self._stopped:
             worker.kill()
         return worker
+
+    @property
+    def origins(self) -> Origins:
+        """What all workers have read, as far as their answers say; those that have ended, too."""
+        found = Origins()
+        for worker in self._workers:
+            found.merge(worker.origins)
+        return found
 
     def _take(self) -> WorkerProcess:
         """A worker that is free; a new one where there are fewer than there may be; else wait for one."""

@@ -14,12 +14,14 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
 from aotkern import tritons
-from aotkern.build import compiler, lint, registry, toolchain, traced
+from aotkern.build import compiler, lint, registry, stages, toolchain, traced
+from aotkern.build.origins import Moved, Reads, Redirect
 from aotkern.digest import Digest
 from aotkern.errors import AotkernError, BuildError, InputError, MissingToolError, Problem, ProblemsError
 from aotkern.spec import VariantKey, expand
@@ -55,9 +57,10 @@ class Worker:
     Args:
         sources: `[name, path or None, allow_stale]` of each source.
         scratch: Where code objects are left for the parent.
+        moved: Work trees whose modules are to come from an export; see `origins.Moved`.
     """
 
-    def __init__(self, sources: list[tuple[str, str | None, bool]], scratch: Path) -> None:
+    def __init__(self, sources: list[tuple[str, str | None, bool]], scratch: Path, moved: Sequence[Moved] = ()) -> None:
         # The compiler is imported before bytecode caches are turned off: its own are sound, while a stale one beside a
         # kernel source would let old constants meet new text.
         try:
@@ -65,9 +68,13 @@ class Worker:
         except ImportError as error:
             raise MissingToolError("triton", "to compile", str(error)) from error
 
+        stages.compiler()  # as Triton defines it: no kernel source has been imported yet
         sys.dont_write_bytecode = True
         sys.pycache_prefix = str(scratch / "pycache")
         self.scratch = scratch
+        self.reads = Reads([str(scratch)])
+        if moved:
+            Redirect(moved).install()
         parsed = [registry.Source(str(name), Path(path) if path else None, stale) for name, path, stale in sources]
         traces = [row for row in parsed if traced.is_trace(row)]
         declared = [row for row in parsed if not traced.is_trace(row)]
@@ -138,6 +145,7 @@ class Worker:
             "code": compiled.code.to_json(),
             "launch": asdict(compiled.launch),
             "microseconds": round((time.perf_counter() - started) * 1e6),
+            "stages": list(compiled.stages),
         }
 
 
@@ -148,7 +156,8 @@ def serve(requests: TextIO, answers: TextIO) -> None:
         request = json.loads(line)
         try:
             if worker is None:
-                worker = Worker(request["sources"], Path(request["scratch"]))
+                moved = [Moved(tree, export, tuple(ignored)) for tree, export, ignored in request["moved"]]
+                worker = Worker(request["sources"], Path(request["scratch"]), moved)
                 answer: dict[str, Any] = {"ready": True}
             else:
                 answer = getattr(worker, request.pop("do"))(**request)
@@ -161,6 +170,8 @@ def serve(requests: TextIO, answers: TextIO) -> None:
             answer = {"error": type(error).__name__, "reason": str(error)}
         except Exception:  # a fault of ours or of a kernel source: tell it whole, stay alive
             answer = {"error": "Exception", "reason": traceback.format_exc()}
+        if worker is not None and (news := worker.reads.news()):
+            answer["news"] = news
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 

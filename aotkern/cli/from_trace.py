@@ -56,7 +56,7 @@ class Task:
 def declared(kernels: tuple[str, ...]) -> Task:
     """A build of declared kernels."""
     found = sources.parse(kernels)
-    return Task(found, sources.label(found), sources.provenance(found))
+    return Task(found, sources.label(found), sources.compressor())
 
 
 def traced(

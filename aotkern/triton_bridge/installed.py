@@ -13,6 +13,7 @@ from typing import Any
 
 from aotkern.bundle import Bundle
 from aotkern.errors import InputError
+from aotkern.isolation import only_compiles
 from aotkern.loader.discovery import find
 from aotkern.lock import Lock
 from aotkern.settings import Settings
@@ -75,6 +76,17 @@ class Installation:
         say(f"{count} prebuilt variants for {targets} from {', '.join(bundle.where for bundle in self.bundles)}")
 
 
+class Inert(Installation):
+    """What `install` gives to a worker of a build: it opens no bundle, serves nothing, and refuses nothing."""
+
+    def __init__(self) -> None:
+        super().__init__((), "jit", "miss", other_triton=False, sink=None)
+
+    def preload(self, kernel: Any, *functions: Any) -> int:  # noqa: ARG002 - as in a process that is served
+        """Load nothing."""
+        return 0
+
+
 _one = threading.Lock()
 _installed: list[Installation] = []
 
@@ -107,6 +119,8 @@ def install(
         locked: A lock file; a bundle that is not in it is refused.
         sink: Takes an event for each hit and miss.
 
+    In the worker processes of builds and audits this does nothing: there the compiler answers, and nothing else.
+
     Raises:
         InputError: There is no such bundle.
         IntegrityError: A bundle is damaged, or not the one that is locked.
@@ -114,6 +128,8 @@ def install(
     if on_miss not in ON_MISS or untuned not in UNTUNED:
         expected = f"on_miss in {', '.join(ON_MISS)} and untuned in {', '.join(UNTUNED)}"
         raise InputError.one("install", expected, f"{on_miss!r} and {untuned!r}")
+    if only_compiles():
+        return Inert()
     names = [bundle] if isinstance(bundle, (str, Path)) else list(bundle)
     installation = Installation(opened(names, locked), on_miss, untuned, other_triton=other_triton, sink=sink)
     with _one:
