@@ -203,7 +203,19 @@ class Redirect(importlib.abc.MetaPathFinder):
             spec = next((spec for spec in found if spec is not None), None)
         finally:
             active.discard(fullname)
-        return self._there(spec) if spec is not None else None
+        return self._there(spec) if spec is not None else self._left_behind(fullname, path)
+
+    def _left_behind(self, name: str, path: Sequence[str] | None) -> importlib.machinery.ModuleSpec | None:
+        """A module of a package in the export that git ignores: it stands in the work tree alone."""
+        trees = [
+            os.path.join(row.tree, os.path.relpath(folder, row.export))  # noqa: PTH118
+            for folder in map(os.path.realpath, path or ())
+            for row in self._moved
+            if inside(folder, (row.export,))
+        ]
+        spec = importlib.machinery.PathFinder.find_spec(name, trees) if trees else None
+        stays = spec is not None and spec.has_location and spec.origin and self.place(spec.origin) is None
+        return spec if stays else None
 
     def _there(self, spec: importlib.machinery.ModuleSpec) -> importlib.machinery.ModuleSpec:
         folders = spec.submodule_search_locations
