@@ -18,7 +18,7 @@ from typing import Any
 from aotkern.audit.findings import Finding, Verdict
 from aotkern.audit.listing import Listings
 from aotkern.audit.sides import Side
-from aotkern.codeobject import section_bytes
+from aotkern.codeobject import explain, section_bytes
 from aotkern.codeobject.facts import CodeObject, Role
 from aotkern.errors import ProblemsError
 from aotkern.manifest import Manifest, VariantEntry
@@ -66,8 +66,9 @@ class Comparison:
         key: The candidate's key, or the baseline's where the candidate has none.
         state: How it compares.
         source_changed: Whether the kernel's source text differs.
-        details: What differs: `sections`, `first_difference`, `header`, `resources`, `launch`, `options`, `reason`, and
-            where both sides have bytes `instructions` or `no_listing` (see `listing`); plain values.
+        details: What differs: `sections`, `first_difference`, `header`, `features`, `resources`, `launch`, `options`,
+            `reason`, and where both sides have bytes `instructions` or `no_listing` (see `listing`) and the fields of
+            `descriptor`, `metadata`, `attributes`, `flags` and `data` (see `codeobject.explain`); plain values.
     """
 
     key: str
@@ -83,7 +84,10 @@ class Comparison:
             if name in ("instructions", "no_listing"):
                 continue
             if isinstance(change, Mapping):
-                inner = ", ".join(f"{item} {values[0]} -> {values[1]}" for item, values in change.items())
+                pairs = (
+                    (item, *("absent" if value is None else value for value in row)) for item, row in change.items()
+                )
+                inner = ", ".join(f"{item} {one} -> {other}" for item, one, other in pairs)
                 parts.append(f"{name}: {inner}")
             else:
                 parts.append(f"{name}: {', '.join(change) if isinstance(change, list) else change}")
@@ -160,7 +164,9 @@ def compare(
     if baseline.manifest.target != candidate.manifest.target:
         found = f"the baseline is for {baseline.manifest.target}, the candidate for {candidate.manifest.target}"
         return IdentityReport(report.target, report.baseline, report.candidate, (), found)
-    obstacle = _toolchains(baseline.manifest, candidate.manifest) if same_toolchain else ""
+    obstacle = "; ".join(side.doubt for side in (baseline, candidate) if side.doubt)
+    if same_toolchain:
+        obstacle = obstacle or _toolchains(baseline.manifest, candidate.manifest)
     listings = Listings(candidate.manifest.target)
     comparisons = tuple(sorted(_pairs(baseline, candidate, listings, only), key=lambda comparison: comparison.key))
     if not comparisons:
@@ -217,6 +223,7 @@ def _compared(baseline: Side, old: VariantEntry, candidate: Side, new: VariantEn
         shared = [s.name for s in after.sections if s.role is Role.CODE and s.name in {b.name for b in before.sections}]
         details = {
             **_code_changes(before, after),
+            **_fields(baseline, old, candidate, new),
             **_first_difference(baseline, old, candidate, new, shared, listings),
             **details,
         }
@@ -248,8 +255,17 @@ def _code_changes(before: CodeObject, after: CodeObject) -> dict[str, Any]:
         {**asdict(before.resources), "code_bytes": before.code_bytes},
         {**asdict(after.resources), "code_bytes": after.code_bytes},
     )
-    parts = (("sections", sections), ("header", header), ("resources", resources))
+    features = explain.features(before, after) if "e_flags" in header else {}
+    parts = (("sections", sections), ("header", header), ("features", features), ("resources", resources))
     return {name: value for name, value in parts if value}
+
+
+def _fields(baseline: Side, old: VariantEntry, candidate: Side, new: VariantEntry) -> dict[str, Any]:
+    """The fields that differ outside of the instructions, when both sides have their bytes."""
+    if baseline.read is None or candidate.read is None:
+        return {}
+    where = f"{baseline.label}, {candidate.label}: {old.text}"
+    return dict(explain.changes(baseline.read(old.object), candidate.read(new.object), where))
 
 
 def _first_difference(

@@ -27,11 +27,13 @@ class Side:
         label: What it is, for people: a file, a git revision, "today's sources".
         manifest: Its content, checked.
         read: Gives the bytes of a code object, or None for a manifest alone.
+        doubt: Why this is not what the label says, or nothing.
     """
 
     label: str
     manifest: Manifest
     read: Callable[[Digest], bytes] | None = None
+    doubt: str = ""
 
     @classmethod
     def bundle(cls, path: Path, known: dict[Digest, CodeObject] | None = None) -> Side:

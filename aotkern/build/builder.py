@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aotkern.build import environment
+from aotkern.build import environment, revision
 from aotkern.build.executor import EXECUTORS
+from aotkern.build.origins import Moved, Origins
 from aotkern.build.pool import STARTUP_SECONDS, Setting
 from aotkern.build.registry import Source
 from aotkern.build.store import Entry, Store
@@ -59,6 +60,7 @@ class Request:
         partial: Leave out variants that fail, and build the others.
         device: The device on paper under which sources are imported, or None for no device.
         variables: Variables that kernel sources look at when they are imported; they are recorded in the manifest.
+        moved: Work trees whose modules are to come from an export of a revision.
     """
 
     sources: tuple[Source, ...]
@@ -78,6 +80,7 @@ class Request:
     partial: bool = False
     device: Target | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
+    moved: tuple[Moved, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,8 @@ class Compilation:
         reused: How many came from the store.
         notes: What the declarations pay for without using it; see `lint`.
         wall: Seconds for everything.
-        store_problem: Why the store could not be written, or nothing.
+        store_problem: Why the store could not be used, or nothing.
+        origins: What the workers on this machine read.
     """
 
     targets: dict[Target, TargetBuild] = field(default_factory=dict)
@@ -140,6 +144,7 @@ class Compilation:
     notes: tuple[str, ...] = ()
     wall: float = 0.0
     store_problem: str = ""
+    origins: Origins = field(default_factory=Origins)
 
     @property
     def slowest(self) -> tuple[tuple[str, float], ...]:
@@ -194,7 +199,7 @@ def compile_all(requests: Sequence[Request], progress: Callable[[Step], None] = 
     if any(request.partial for request in requests):
         failed = [Unbuildable(error.key, _target_of(error.key), error.reason, "compile") for error in result.failures]
         result.left_out, result.failures = [*result.left_out, *failed], []
-    result.targets = _assembled(works, result)
+    result.targets = _assembled(works, result, revision.describe(requests[0].sources[0], result.origins))
     result.wall = time.perf_counter() - started
     return result
 
@@ -209,6 +214,7 @@ def _compiled(request: Request, result: Compilation, progress: Callable[[Step], 
         request.overrides,
         device=str(request.device) if request.device else "",
         patience=max(STARTUP_SECONDS, request.seconds),
+        moved=request.moved,
     )
     store = Store(request.store.absolute()) if request.store else None
     memo = _memo(store) if store else None
@@ -226,6 +232,7 @@ def _compiled(request: Request, result: Compilation, progress: Callable[[Step], 
         executor.compile(missing[::-1] if request.reverse else missing, request.seconds, work.done, work.failed)
         if not store:
             work.identify(toolchain())
+        result.origins.merge(executor.origins)
     if store:
         store.trim()
         result.store_problem = store.problem
@@ -236,8 +243,8 @@ def _target_of(key: str) -> str:
     return key.partition("[")[2].partition("]")[0]
 
 
-def _assembled(works: Sequence[_Work], result: Compilation) -> dict[Target, TargetBuild]:
-    """The manifest of each target whose variants all have code objects."""
+def _assembled(works: Sequence[_Work], result: Compilation, facts: Mapping[str, str]) -> dict[Target, TargetBuild]:
+    """The manifest of each target whose variants all have code objects; `facts` are of the sources."""
     broken = {_target_of(error.key) for error in result.failures}
     built: dict[Target, TargetBuild] = {}
     for target in result.asked:
@@ -251,8 +258,8 @@ def _assembled(works: Sequence[_Work], result: Compilation) -> dict[Target, Targ
         first = works[0]
         manifest = Manifest.make(target, first.toolchain, first.settings, kernels, objects, variants)
         reused = sum(part.reused for part in parts)
-        facts = {REUSED: f"{reused} of {len(variants)}"}
-        built[target] = TargetBuild(manifest, data, facts)
+        stated = {**facts, REUSED: f"{reused} of {len(variants)}"}
+        built[target] = TargetBuild(manifest, data, stated)
     return built
 
 
@@ -335,6 +342,9 @@ class _Work:
     def done(self, key: str, answer: dict[str, Any], data: bytes) -> None:
         if Digest.of(data) != Digest.parse(answer["digest"]):
             self.failed(BuildError(key, "the code object changed between the worker and here"))
+            return
+        if not answer.pop("stages", ()):
+            self.failed(BuildError(key, "the compiler did not run for it: its worker counted no stage"))
             return
         seconds = answer["microseconds"] / 1e6
         self._result.seconds[key] = seconds

@@ -11,6 +11,7 @@ import dataclasses
 from typing import Any
 
 from aotkern import codeobject
+from aotkern.build import stages
 from aotkern.build.registry import LoadedKernel
 from aotkern.codeobject.facts import CodeObject
 from aotkern.compileoptions import RESERVED, as_constants
@@ -25,11 +26,12 @@ _SIZES = {"u1": 1, "i1": 1, "fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compiled:
-    """A compiled variant: its bytes, the facts read back from them, and what a launch needs."""
+    """A compiled variant: its bytes, the facts read back from them, what a launch needs, and the stages that ran."""
 
     data: bytes
     code: CodeObject
     launch: Launch
+    stages: tuple[str, ...]
 
 
 def triton_target(target: Target) -> Any:
@@ -66,17 +68,20 @@ def compile_variant(kernel: LoadedKernel, key: VariantKey) -> Compiled:
     """Compile one variant and check it.
 
     Raises:
-        BuildError: It does not compile, exceeds a limit of the device, or came out other than asked.
+        BuildError: It does not compile, exceeds a limit of the device, came out other than asked, or is not proved to
+            come from the compiler.
     """
     effective_options(key)
     try:
-        compiled = _compiled(kernel, key)
+        compiled, run = stages.compiler().compile(*_task(kernel, key))
     except Exception as error:  # the compiler raises whatever it likes; each of them is this variant's failure
         raise BuildError(str(key), f"{type(error).__name__}: {error}") from error
     data = _binary(compiled)
+    if doubt := run.doubt(data):
+        raise BuildError(str(key), doubt)
     launch = _launch(compiled.metadata)
     _check_limits(key, launch)
-    return Compiled(data, _checked(key, data, compiled.metadata), launch)
+    return Compiled(data, _checked(key, data, compiled.metadata), launch, tuple(run.ran))
 
 
 def plain(kernel: LoadedKernel, key: VariantKey) -> bytes:
@@ -86,13 +91,15 @@ def plain(kernel: LoadedKernel, key: VariantKey) -> bytes:
         BuildError: It does not compile.
     """
     try:
-        return _binary(_compiled(kernel, key))
+        import triton  # noqa: PLC0415
+
+        return _binary(triton.compile(*_task(kernel, key)))
     except Exception as error:  # as above
         raise BuildError(str(key), f"{type(error).__name__}: {error}") from error
 
 
-def _compiled(kernel: LoadedKernel, key: VariantKey) -> Any:
-    import triton  # noqa: PLC0415
+def _task(kernel: LoadedKernel, key: VariantKey) -> tuple[Any, Any, dict[str, Any]]:
+    """Source, target and options, as `triton.compile` takes them."""
     from triton.compiler import ASTSource  # noqa: PLC0415
     from triton.compiler.compiler import make_backend  # noqa: PLC0415
 
@@ -105,7 +112,7 @@ def _compiled(kernel: LoadedKernel, key: VariantKey) -> Any:
         constexprs={p: _value(leaf.constant.value, kernel) for p, leaf in leaves if isinstance(leaf, Fixed)},
         attrs={p: backend.parse_attr(leaf.attributes) for p, leaf in leaves if isinstance(leaf, Runtime)},
     )
-    return triton.compile(source, target, {name: constant.value for name, constant in key.options})
+    return source, target, {name: constant.value for name, constant in key.options}
 
 
 def _binary(compiled: Any) -> bytes:

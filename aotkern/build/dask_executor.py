@@ -25,6 +25,7 @@ from typing import Any
 
 from aotkern.build import shipping, toolchain
 from aotkern.build.dask_station import Job, Outcome, ProcessDiedError, Station, compile_variant, own_digest
+from aotkern.build.origins import Origins
 from aotkern.build.pool import Pool, Setting
 from aotkern.errors import BuildError, InputError, MissingToolError, RemoteError
 
@@ -90,6 +91,11 @@ class DaskExecutor:
         device, patience = self._setting.device, self._setting.patience
         self._job = lambda: Job(shipment, settings, overrides, own, described(), kernels, device, patience)
         return plan, described
+
+    @property
+    def origins(self) -> Origins:
+        """What the planning workers have read; what compiles elsewhere is held against their kernels' digests."""
+        return self._pool.origins
 
     def compile(
         self,

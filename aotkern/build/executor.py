@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from aotkern.build.dask_executor import DaskExecutor
+from aotkern.build.origins import Origins
 from aotkern.build.pool import Pool, Setting
 from aotkern.errors import BuildError
 
@@ -32,6 +33,11 @@ class Executor(Protocol):
         self, targets: Sequence[str], only: Sequence[str], limit: int, memo: Path | None
     ) -> tuple[dict[str, Any], Callable[[], dict[str, str]]]:
         """What there is to build (see `worker.Worker.plan`), and a function that waits for what compiles it."""
+        ...
+
+    @property
+    def origins(self) -> Origins:
+        """What the workers on this machine have read so far."""
         ...
 
     def compile(self, keys: Sequence[str], seconds: float, done: Done, failed: Failed) -> None:

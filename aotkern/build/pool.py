@@ -24,7 +24,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from aotkern import isolation
 from aotkern.build import environment
+from aotkern.build.origins import Moved, Origins
 from aotkern.build.registry import Source
 from aotkern.errors import AotkernError, BuildError, InputError, IntegrityError, MissingToolError, Problem
 
@@ -46,6 +48,7 @@ class Setting:
         paths: Folders that workers look for modules in before anywhere else.
         device: The target of the device on paper under which sources are imported, or nothing.
         patience: Longest time for importing the sources, and for the plan, in seconds.
+        moved: Work trees whose modules are to come from an export of a revision.
     """
 
     sources: tuple[Source, ...]
@@ -55,6 +58,7 @@ class Setting:
     paths: tuple[str, ...] = ()
     device: str = ""
     patience: float = STARTUP_SECONDS
+    moved: tuple[Moved, ...] = ()
 
 
 class WorkerProcess:
@@ -62,11 +66,16 @@ class WorkerProcess:
 
     Starting it returns at once: the process imports its kernel sources while the parent goes on, and what went wrong
     there is raised by the first `ask`.
+
+    Attributes:
+        scratch: The folder.
+        origins: What it has read, as far as its answers say.
     """
 
     def __init__(self, setting: Setting, scratch: Path) -> None:
         scratch.mkdir()
         self.scratch, self._log = scratch, scratch / "log"
+        self.origins = Origins()
         requests_out, requests_in = os.pipe()
         answers_out, answers_in = os.pipe()
         with self._log.open("wb") as log:
@@ -74,6 +83,8 @@ class WorkerProcess:
                 [
                     sys.executable,
                     "-s",
+                    "-X",
+                    isolation.OPTION,
                     "-c",
                     _START,
                     "\n".join(map(os.path.abspath, (*setting.paths, *sys.path))),
@@ -97,8 +108,9 @@ class WorkerProcess:
             [source.name, str(source.path) if source.path else None, source.allow_stale, source.generated]
             for source in setting.sources
         ]
+        moved = [[row.tree, row.export, row.ignored] for row in setting.moved]
         self._starting, self._patience = True, setting.patience
-        self._send({"sources": sources, "scratch": str(scratch), "device": setting.device})
+        self._send({"sources": sources, "scratch": str(scratch), "device": setting.device, "moved": moved})
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """Send a request and wait for its answer.
@@ -121,6 +133,7 @@ class WorkerProcess:
 
     def _receive(self, seconds: float) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self._line(seconds))
+        self.origins.add(answer.pop("news", {}))
         if "error" in answer:
             raise _error(answer)
         return answer
@@ -231,6 +244,14 @@ class Pool:
         if self._stopped:
             worker.kill()
         return worker
+
+    @property
+    def origins(self) -> Origins:
+        """What all workers have read, as far as their answers say; those that have ended, too."""
+        found = Origins()
+        for worker in self._workers:
+            found.merge(worker.origins)
+        return found
 
     def _take(self) -> WorkerProcess:
         """A worker that is free; a new one where there are fewer than there may be; else wait for one."""

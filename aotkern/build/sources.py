@@ -9,7 +9,6 @@ from pathlib import Path
 import zstandard
 
 from aotkern.build.registry import SHIPPED, Source
-from aotkern.build.revision import describe
 from aotkern.bundle import LEVEL
 from aotkern.errors import MissingToolError
 
@@ -36,11 +35,6 @@ def label(sources: Sequence[Source]) -> str:
     """The name of bundles made from these sources."""
     name = sources[0].name.rpartition(".")[2]
     return "aotkern" if name == SHIPPED else name
-
-
-def provenance(sources: Sequence[Source]) -> dict[str, str]:
-    """Facts for people about a build: git revision and state of its first source, and the compressor."""
-    return {**describe(sources[0]), **compressor()}
 
 
 def compressor() -> dict[str, str]:

@@ -76,7 +76,7 @@ def _digest(root: Path, memo: Path | None) -> Digest:
     for path in _files(root):
         stamp = _stamp(path)
         row = known.get(str(path), [])
-        if stamp[0] < _REMEMBERED_BYTES:
+        if path.stat().st_size < _REMEMBERED_BYTES:
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
         else:
             digest = str(row[-1]) if row[:-1] == stamp else _hashed(path)

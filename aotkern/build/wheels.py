@@ -20,9 +20,7 @@ LIBTRITON: Mapping[str, Mapping[str, str]] = {
 }
 """SHA-256 of `triton/_C/libtriton.so`, by version and wheel (Linux, x86-64). The first of a version speaks for all."""
 
-_SPEAKERS = {
-    digest: next(iter(builds.values())) for builds in LIBTRITON.values() for digest in builds.values()
-}
+_SPEAKERS = {digest: next(iter(builds.values())) for builds in LIBTRITON.values() for digest in builds.values()}
 
 
 def speaker(digest: str) -> str:

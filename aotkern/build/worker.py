@@ -14,13 +14,15 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
 from aotkern import tritons
-from aotkern.build import compiler, lint, registry, toolchain, traced
+from aotkern.build import compiler, lint, registry, stages, toolchain, traced
+from aotkern.build.origins import Moved, Reads, Redirect
 from aotkern.digest import Digest
 from aotkern.errors import AotkernError, BuildError, InputError, MissingToolError, Problem, ProblemsError
 from aotkern.spec import VariantKey, expand
@@ -58,9 +60,16 @@ class Worker:
         sources: `[name, path or None, allow_stale, generated]` of each source.
         scratch: Where code objects are left for the parent.
         device: The target of the device on paper under which sources are imported, or nothing for no device.
+        moved: Work trees whose modules are to come from an export; see `origins.Moved`.
     """
 
-    def __init__(self, sources: list[tuple[str, str | None, bool, bool]], scratch: Path, device: str) -> None:
+    def __init__(
+        self,
+        sources: list[tuple[str, str | None, bool, bool]],
+        scratch: Path,
+        device: str = "",
+        moved: Sequence[Moved] = (),
+    ) -> None:
         # The compiler is imported before bytecode caches are turned off: its own are sound, while a stale one beside a
         # kernel source would let old constants meet new text.
         try:
@@ -68,9 +77,13 @@ class Worker:
         except ImportError as error:
             raise MissingToolError("triton", "to compile", str(error)) from error
 
+        stages.compiler()  # as Triton defines it: no kernel source has been imported yet
         sys.dont_write_bytecode = True
         sys.pycache_prefix = str(scratch / "pycache")
         self.scratch = scratch
+        self.reads = Reads([str(scratch)])
+        if moved:
+            Redirect(moved).install()
         parsed = [registry.Source(str(name), Path(path) if path else None, *flags) for name, path, *flags in sources]
         self._device = device
         with self._on_paper(device):
@@ -176,6 +189,7 @@ class Worker:
             "code": compiled.code.to_json(),
             "launch": asdict(compiled.launch),
             "microseconds": round((time.perf_counter() - started) * 1e6),
+            "stages": list(compiled.stages),
         }
 
 
@@ -186,7 +200,8 @@ def serve(requests: TextIO, answers: TextIO) -> None:
         request = json.loads(line)
         try:
             if worker is None:
-                worker = Worker(request["sources"], Path(request["scratch"]), request["device"])
+                moved = [Moved(tree, export, tuple(ignored)) for tree, export, ignored in request["moved"]]
+                worker = Worker(request["sources"], Path(request["scratch"]), request["device"], moved)
                 answer: dict[str, Any] = {"ready": True}
             else:
                 answer = getattr(worker, request.pop("do"))(**request)
@@ -199,6 +214,8 @@ def serve(requests: TextIO, answers: TextIO) -> None:
             answer = {"error": type(error).__name__, "reason": str(error)}
         except Exception:  # a fault of ours or of a kernel source: tell it whole, stay alive
             answer = {"error": "Exception", "reason": traceback.format_exc()}
+        if worker is not None and (news := worker.reads.news()):
+            answer["news"] = news
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
+from aotkern.audit import compiled, places
 from aotkern.audit import identity as identity_audit
-from aotkern.audit import places
 from aotkern.audit import reproducible as reproducible_audit
 from aotkern.audit import resources as resources_audit
 from aotkern.audit.findings import Verdict
@@ -20,13 +18,12 @@ from aotkern.audit.outcome import GateReport, StepResult
 from aotkern.audit.policy import Policy
 from aotkern.audit.resources import ResourceReport
 from aotkern.audit.sides import Side, mnemonics
-from aotkern.build import builder, revision, sources
-from aotkern.build.registry import Source
+from aotkern.build import builder, sources
 from aotkern.cli import common, progress
 from aotkern.cli import reports as files
 from aotkern.codeobject import CodeObject
 from aotkern.digest import Digest
-from aotkern.errors import InputError, Problem
+from aotkern.errors import InputError
 from aotkern.report import machine, text
 from aotkern.report.plain import document as headed
 from aotkern.target import Target
@@ -74,8 +71,8 @@ def identity(
         # What costs nothing comes first: a baseline that cannot be read should not cost a build.
         known: dict[Digest, CodeObject] = {}
         read = [Side.either(Path(baseline), known)] if baseline else []
-        before = read or _built_at(request, str(baseline_ref), tell)
-        today = [Side.either(Path(bundle), known)] if bundle else _built(request, "today's sources", tell)
+        before = read or compiled.at(request, str(baseline_ref), tell)
+        today = [Side.either(Path(bundle), known)] if bundle else compiled.today(request, tell)
     compared = [_paired(target, before, today, only) for target in parsed]
     seconds = (time.perf_counter() - started) / len(compared)
     verdict = Verdict.worst([report.verdict for report in compared])
@@ -87,29 +84,6 @@ def identity(
         " (both sides compiled in private, empty caches)" if not (bundle or baseline) else ""
     )
     common.finish(verdict, as_json=as_json, document=document, text="\n".join([*map(text.identity, compared), closing]))
-
-
-def _built(request: builder.Request, label: str, tell: progress.Tell) -> list[Side]:
-    compilation = builder.compile_targets(request, tell)
-    if compilation.failures:
-        raise compilation.failures[0]
-    if compilation.left_out:
-        found = [Problem(row.kernel, "a kernel that can be built", row.reason) for row in compilation.left_out]
-        raise InputError(found)
-    return [Side(label, built.manifest, built.objects.__getitem__) for built in compilation.targets.values()]
-
-
-def _built_at(request: builder.Request, ref: str, tell: progress.Tell) -> list[Side]:
-    with tempfile.TemporaryDirectory(prefix="aotkern-baseline-") as folder:
-        exported: list[Source] = []
-        commit = ""
-        for number, source in enumerate(request.sources):
-            into = Path(folder) / str(number)
-            into.mkdir()
-            then, commit = revision.export(source, ref, into)
-            exported.append(then)
-        name = f"{ref} ({commit[:12]})" if ref != commit else commit[:12]
-        return _built(replace(request, sources=tuple(exported)), name, tell)
 
 
 def _paired(target: Target, before: list[Side], today: list[Side], only: tuple[str, ...]) -> IdentityReport:

@@ -98,7 +98,7 @@ class Wishes:
 def declared(kernels: tuple[str, ...], targets: tuple[Target, ...]) -> Task:
     """A build of declared kernels."""
     found = sources.parse(kernels)
-    return Task((Part(found, targets),), sources.label(found), sources.provenance(found))
+    return Task((Part(found, targets),), sources.label(found), sources.compressor())
 
 
 def traced(files: Sequence[Path], folder: Path, wishes: Wishes) -> Task:

@@ -7,13 +7,123 @@ GFX942". The numbers say how a wave starts and what it is given.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from aotkern.errors import IntegrityError
 
 BYTES = 64
 
 _LAYOUT = struct.Struct("<3I4sq20s3IHH4s")
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """One field of a register of the descriptor.
+
+    Attributes:
+        register: Attribute of `KernelDescriptor` that holds it.
+        first: Its lowest bit.
+        width: Its bits.
+        name: LLVM's name of it, in small letters.
+        meaning: What its value means, where that is not the number itself.
+    """
+
+    register: str
+    first: int
+    width: int
+    name: str
+    meaning: Callable[[int], str] = str
+
+    def of(self, laid_out: KernelDescriptor) -> int:
+        """Its value."""
+        return int(getattr(laid_out, self.register)) >> self.first & ((1 << self.width) - 1)
+
+
+_ROUND = ("to nearest even", "to plus infinity", "to minus infinity", "to zero")
+_DENORM = ("flush in sources and results", "flush in results", "flush in sources", "keep")
+
+
+def _of(words: tuple[str, ...]) -> Callable[[int], str]:
+    return lambda value: f"{value} ({words[value]})"
+
+
+def _rows(register: str, *fields: tuple[Any, ...]) -> tuple[Bits, ...]:
+    """Fields one above the other, from bit 0 on: width, name and perhaps meaning."""
+    rows: list[Bits] = []
+    first = 0
+    for width, name, *meaning in fields:
+        rows.append(Bits(register, first, width, name, *meaning))
+        first += width
+    return tuple(rows)
+
+
+FIELDS = (
+    *_rows(
+        "rsrc1",
+        (6, "granulated_workitem_vgpr_count", lambda value: f"{value} ({(value + 1) * 8} VGPRs)"),
+        (4, "granulated_wavefront_sgpr_count", lambda value: f"{value} ({(value // 2 + 1) * 16} SGPRs)"),
+        (2, "priority"),
+        (2, "float_round_mode_32", _of(_ROUND)),
+        (2, "float_round_mode_16_64", _of(_ROUND)),
+        (2, "float_denorm_mode_32", _of(_DENORM)),
+        (2, "float_denorm_mode_16_64", _of(_DENORM)),
+        (1, "priv"),
+        (1, "enable_dx10_clamp"),
+        (1, "debug_mode"),
+        (1, "enable_ieee_mode"),
+        (1, "bulky"),
+        (1, "cdbg_user"),
+        (1, "fp16_ovfl"),
+        (5, "compute_pgm_rsrc1 reserved bits 27-31"),
+    ),
+    *_rows(
+        "rsrc2",
+        (1, "enable_private_segment"),
+        (5, "user_sgpr_count"),
+        (1, "enable_trap_handler"),
+        (1, "enable_sgpr_workgroup_id_x"),
+        (1, "enable_sgpr_workgroup_id_y"),
+        (1, "enable_sgpr_workgroup_id_z"),
+        (1, "enable_sgpr_workgroup_info"),
+        (2, "enable_vgpr_workitem_id"),
+        (1, "enable_exception_address_watch"),
+        (1, "enable_exception_memory"),
+        (9, "granulated_lds_size"),
+        (1, "enable_exception_ieee_754_fp_invalid_operation"),
+        (1, "enable_exception_fp_denormal_source"),
+        (1, "enable_exception_ieee_754_fp_division_by_zero"),
+        (1, "enable_exception_ieee_754_fp_overflow"),
+        (1, "enable_exception_ieee_754_fp_underflow"),
+        (1, "enable_exception_ieee_754_fp_inexact"),
+        (1, "enable_exception_int_divide_by_zero"),
+        (1, "compute_pgm_rsrc2 reserved bit 31"),
+    ),
+    *_rows(
+        "rsrc3",
+        (6, "accum_offset", lambda value: f"{value} (AGPRs from register {(value + 1) * 4} on)"),
+        (10, "compute_pgm_rsrc3 reserved bits 6-15"),
+        (1, "tg_split"),
+        (15, "compute_pgm_rsrc3 reserved bits 17-31"),
+    ),
+    *_rows(
+        "properties",
+        (1, "enable_sgpr_private_segment_buffer"),
+        (1, "enable_sgpr_dispatch_ptr"),
+        (1, "enable_sgpr_queue_ptr"),
+        (1, "enable_sgpr_kernarg_segment_ptr"),
+        (1, "enable_sgpr_dispatch_id"),
+        (1, "enable_sgpr_flat_scratch_init"),
+        (1, "enable_sgpr_private_segment_size"),
+        (3, "kernel_code_properties reserved bits 7-9"),
+        (1, "enable_wavefront_size32"),
+        (1, "uses_dynamic_stack"),
+        (4, "kernel_code_properties reserved bits 12-15"),
+    ),
+    *_rows("preload", (7, "kernarg_preload_spec_length"), (9, "kernarg_preload_spec_offset")),
+)
+"""Every bit of the registers of a descriptor, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +225,14 @@ class KernelDescriptor:
     def preload_offset(self) -> int:
         """The first of them, in dwords from the start of the argument buffer."""
         return self.preload >> 7
+
+
+def fields(laid_out: KernelDescriptor) -> dict[str, int | str]:
+    """Every field by LLVM's name: sizes as numbers of bytes, the fields of registers as texts with their meaning."""
+    sizes: dict[str, int | str] = {
+        "group_segment_fixed_size": laid_out.group_bytes,
+        "private_segment_fixed_size": laid_out.private_bytes,
+        "kernarg_size": laid_out.kernarg_bytes,
+        "kernel_code_entry_byte_offset": laid_out.entry_offset,
+    }
+    return sizes | {item.name: item.meaning(item.of(laid_out)) for item in FIELDS}

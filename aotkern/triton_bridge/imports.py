@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+from aotkern.isolation import only_compiles
+
 Action = Callable[[ModuleType], None]
 
 
@@ -28,7 +30,9 @@ class AfterImport(importlib.abc.MetaPathFinder):
         self._searching: set[str] = set()
 
     def install(self) -> None:
-        """Begin: modules that are there already get their actions now."""
+        """Begin: modules that are there already get their actions now. In a worker of a build, nothing begins."""
+        if only_compiles():
+            return
         sys.meta_path.insert(0, self)
         for name in list(self._actions):
             module = sys.modules.get(name)

@@ -14,6 +14,7 @@ from typing import Any
 from aotkern.bundle import Bundle
 from aotkern.deny import Deny
 from aotkern.errors import InputError
+from aotkern.isolation import only_compiles
 from aotkern.loader.discovery import find
 from aotkern.lock import Lock
 from aotkern.settings import DENY, Settings
@@ -85,6 +86,17 @@ class Installation:
             self._sink.write({"event": "interpreted" if _interprets(module) else "served"})
 
 
+class Inert(Installation):
+    """What `install` gives to a worker of a build: it opens no bundle, serves nothing, and refuses nothing."""
+
+    def __init__(self) -> None:
+        super().__init__((), "jit", "miss", other_triton=False, sink=None)
+
+    def preload(self, kernel: Any, *functions: Any) -> int:  # noqa: ARG002 - as in a process that is served
+        """Load nothing."""
+        return 0
+
+
 _one = threading.Lock()
 _installed: list[Installation] = []
 
@@ -119,6 +131,8 @@ def install(
         sink: Takes an event for each hit and miss.
         deny: Variants or code objects that are out of service, beside those of `AOTKERN_DENY`; see `aotkern.deny`.
 
+    In the worker processes of builds and audits this does nothing: there the compiler answers, and nothing else.
+
     Raises:
         InputError: There is no such bundle.
         IntegrityError: A bundle is damaged, or not the one that is locked.
@@ -126,6 +140,8 @@ def install(
     if on_miss not in ON_MISS or untuned not in UNTUNED:
         expected = f"on_miss in {', '.join(ON_MISS)} and untuned in {', '.join(UNTUNED)}"
         raise InputError.one("install", expected, f"{on_miss!r} and {untuned!r}")
+    if only_compiles():
+        return Inert()
     names = [bundle] if isinstance(bundle, (str, Path)) else list(bundle)
     denied = denied_by(deny)
     bundles = opened(names, locked)

@@ -345,3 +345,55 @@ def test_only_some_variants_may_be_meant_and_the_rest_is_counted(sample):
     assert report.besides == len(build.manifest.variants) - 1
     assert "left aside" in report.summary
     assert compare(side, side, ("no such kernel",)).verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("target", "e_flags", "named"),
+    [
+        ("gfx942:xnack+", 0x74C, {"xnack": ["any", "on"]}),
+        ("gfx942:sramecc-", 0x94C, {"sramecc": ["any", "off"]}),
+    ],
+)
+def test_a_change_of_the_elf_flags_names_the_feature(target, e_flags, named):
+    after = replace(BASE, target=Target.parse(target), e_flags=e_flags)
+    assert explain.features(replace(BASE, target=Target.parse("gfx942")), after) == named
+
+
+def test_a_change_of_the_descriptor_is_named_in_every_report(sample, tmp_path):
+    bundle = sample.bundle(GFX942)
+    variant = bundle.manifest.variants[0]
+    data = bytearray(bundle.object(variant.object))
+    image = elf.parse(bytes(data), "x")
+    (symbol,) = (symbol for symbol in image.symbols(".dynsym") if symbol.name.endswith(".kd"))
+    section = image.section(".rodata")
+    data[section.offset + symbol.value - section.address + 50] ^= 1  # bit 16 of compute_pgm_rsrc1
+    changed = bytes(data)
+    digest = Digest.of(changed)
+    manifest = bundle.manifest
+    rows = {entry.digest: entry for entry in manifest.objects}
+    rows[digest] = ObjectEntry(digest, len(changed), codeobject.read(changed, "x").to_json())
+    variants = [
+        (replace(v, object=digest) if v.object == variant.object else v, manifest.options[v.options])
+        for v in manifest.variants
+    ]
+    used = {entry.object for entry, _ in variants}
+    rows = {name: row for name, row in rows.items() if name in used}
+    made = Manifest.make(
+        manifest.target, manifest.toolchain, manifest.environment, manifest.kernels, rows, variants
+    )
+    read = {**{entry.digest: bundle.object(entry.digest) for entry in manifest.objects}, digest: changed}
+    sides = (Side("before", manifest, bundle.object), Side("after", made, read.__getitem__))
+    report = compare(*sides)
+    bad = [comparison for comparison in report.comparisons if not comparison.state.passes]
+    words = "float_denorm_mode_32 3 (keep) -> 2 (flush in sources)"
+    assert bad
+    for comparison in bad:
+        assert comparison.state is State.METADATA
+        assert comparison.details["descriptor"] == {"float_denorm_mode_32": ["3 (keep)", "2 (flush in sources)"]}
+        assert words in comparison.message
+    validate("identity", machine.identity(report))
+    step = StepResult.of("identity", "gfx942", report, 0.0, "")
+    for ending in ("html", "md", "xml", "sarif", "json", "txt"):
+        path = tmp_path / f"report.{ending}"
+        files.write((path,), GateReport("audit identity", (step,), {}))
+        assert "float_denorm_mode_32" in path.read_text(), ending

@@ -18,9 +18,9 @@ pytest.importorskip("distributed")
 from making import GFX942, GFX950, HEAD, SCALE, SINGLE, built, edited, packed, request, written
 
 from aotkern.build import dask_executor, toolchain
-from aotkern.build.store import Store
 from aotkern.build.builder import compile_targets, publish
 from aotkern.build.registry import Source
+from aotkern.build.store import Store
 from aotkern.bundle import Bundle
 from aotkern.digest import Digest
 from aotkern.errors import InputError, MissingToolError, RemoteError

@@ -124,7 +124,9 @@ def crowded(tmp_path):
     store = Store(tmp_path)
     names = ["go/thesis.txt", "ML/model.bin", "ab/notes", f"ab/{'0' * 64}", "toolchain", "CACHEDIR.TAG"]
     own = store.root.relative_to(tmp_path)
-    names += [f"{own}/{name}" for name in ("ab/notes", "abc/x", "zz/y", f"ab/{'0' * 63}g", "ab/.x.tmp", f"zz/{'z' * 64}")]
+    names += [
+        f"{own}/{name}" for name in ("ab/notes", "abc/x", "zz/y", f"ab/{'0' * 63}g", "ab/.x.tmp", f"zz/{'z' * 64}")
+    ]
     names += [f"{own}/ab/{'cd' * 32}", f"{own}/notes"]  # an entry stands in the folder of its first two letters
     for name in names:
         path = tmp_path / name
