@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -11,6 +13,7 @@ import numpy as np
 from aotkern.audit.cases import Array, Case, Sparse, Typed
 from aotkern.manifest import VariantEntry
 
+_NO_RESERVE = 0x4000 if sys.platform == "linux" else 0  # before Python 3.13 `mmap` does not name it
 PAGE = 4096
 """Bytes of a page of sparse memory."""
 
@@ -66,10 +69,12 @@ def aligned(data: Array) -> Array:
 
 
 def made(memory: Sparse) -> Array:
-    """The whole array. Pages that nothing touches take no room: NumPy gets its zeros from the system."""
-    room = np.zeros(memory.nbytes + 16, np.uint8)
-    start = -room.ctypes.data % 16
-    flat = room[start : start + memory.nbytes]
+    """The whole array. Pages that nothing touches take no room, and none is kept for them."""
+    if hasattr(mmap, "MAP_PRIVATE"):
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", _NO_RESERVE)
+        flat = np.frombuffer(mmap.mmap(-1, memory.nbytes, flags=flags), np.uint8)
+    else:
+        flat = aligned(np.zeros(memory.nbytes, np.uint8))
     for offset, piece in memory.pieces.items():
         flat[offset : offset + piece.nbytes] = _bytes(piece)
     return flat.view(memory.dtype).reshape(memory.shape)

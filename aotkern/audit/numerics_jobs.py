@@ -87,8 +87,9 @@ def _report(todo: Plan, done: Iterable[_Done], setting: Setting, bound: float | 
 
 
 def _here(setting: Setting, texts: Iterable[str]) -> Iterator[tuple[str, _Done]]:
+    station = _station(setting)
     for text in texts:
-        yield text, _examined(setting, text)
+        yield text, _examined(station, setting.seed, text)
 
 
 def _in_processes(setting: Setting, texts: list[str], jobs: int) -> Iterator[tuple[str, _Done]]:
@@ -97,7 +98,7 @@ def _in_processes(setting: Setting, texts: list[str], jobs: int) -> Iterator[tup
     context = multiprocessing.get_context("spawn")
     try:
         with ProcessPoolExecutor(min(jobs, len(texts)), context, _prepare, (list(sys.path),)) as pool:
-            waiting = {pool.submit(_examined, setting, text): text for text in texts}
+            waiting = {pool.submit(_in_worker, setting, text): text for text in texts}
             for future in as_completed(waiting):
                 found = future.result()
                 del left[waiting[future]]
@@ -111,7 +112,7 @@ def _in_processes(setting: Setting, texts: list[str], jobs: int) -> Iterator[tup
 def _alone(setting: Setting, text: str, context: multiprocessing.context.SpawnContext) -> _Done:
     try:
         with ProcessPoolExecutor(1, context, _prepare, (list(sys.path),)) as pool:
-            return pool.submit(_examined, setting, text).result()
+            return pool.submit(_in_worker, setting, text).result()
     except BrokenProcessPool:
         doubt = "the process that ran it died"
         return _Done(Examined(text, (Outcome(text, "all cases", setting.seed, "", {}, doubt),), None), None)
@@ -132,7 +133,6 @@ class _Station:
     executors: tuple[Emulated, ...]
 
 
-@cache
 def _station(setting: Setting) -> _Station:
     bundle = Bundle.open(setting.bundle)
     manifest = bundle.manifest
@@ -141,10 +141,17 @@ def _station(setting: Setting) -> _Station:
     return _Station(bundle, variants, declared.load(setting.cases), executors)
 
 
-def _examined(setting: Setting, text: str) -> _Done:
-    station = _station(setting)
+# A worker serves one audit, and keeps its station.
+_kept_station = cache(_station)
+
+
+def _in_worker(setting: Setting, text: str) -> _Done:
+    return _examined(_kept_station(setting), setting.seed, text)
+
+
+def _examined(station: _Station, seed: int, text: str) -> _Done:
     variant = station.variants[text]
-    examined = examine(variant, station.cases[variant.kernel], station.executors, setting.seed)
+    examined = examine(variant, station.cases[variant.kernel], station.executors, seed)
     if examined.addresses is None:
         return _Done(examined, None)
     code = reach(station.bundle.object(variant.object), examined.addresses)

@@ -9,7 +9,7 @@ a group, and one row has no others. Behind the last row stand valid slots, which
 Bytes and codes are drawn so that numbers of every exponent of fp8 count, and the numbers are of order 1: much smaller
 ones give scores that hardly differ, and would leave a wrong softmax inside the tolerance.
 
-What small data cannot reach: a page offset beyond 32 bits.
+Where a variant serves caches of any size, the pages lie beyond 2^31 and 2^32 bytes (`far`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from aotkern.audit.cases import Array, Case, Near, Typed, constants
+from aotkern.audit.cases import Array, Case, Near, Sparse, Typed, constants
 from aotkern.spec import VariantKey
 
 from .. import layout, reference
@@ -28,6 +28,7 @@ from ..reference import Bytes, Cache, Segment
 from ..selectors import SHORT_SPLITS, SplitPlan, head_blocks, live_splits
 from ..writer_reference import from_bf16
 from .drawing import generator, normal_patterns, one_of, padded
+from .far import Far, may_be_large
 from .reduce import output, poison
 
 Lengths = tuple[tuple[int, int], ...]
@@ -65,18 +66,29 @@ class _Drawn:
         rows = tuple(Segment(s.cache, s.entries(row), np.array([0, len(s.entries(row))], np.int32)) for s in segments)
         return reference.Call(from_bf16(self.q[row : row + 1]).astype(np.float64), rows)
 
-    def arguments(self, heads: int, columns: int) -> dict[str, Any]:
+    def arguments(self, key: VariantKey, heads: int, columns: int) -> dict[str, Any]:
         """What all kernels take; q with room for `heads` heads of `columns` numbers, of NaN."""
         pad = ((0, 0), (0, heads - self.q.shape[1]), (0, columns - layout.HEAD_DIM))
         arguments: dict[str, Any] = {"q": Typed(np.pad(self.q, pad, constant_values=0x7FC0), "bf16")}
         for name, segment in (("main", self.main), ("extra", self.extra)):
-            arguments |= {
-                f"{name}_cache": segment.cache.pages,
-                f"{name}_indices": segment.indices,
-                f"{name}_indptr": segment.indptr,
-                f"{name}_rows": segment.cache.rows,
-            }
+            arguments |= _cache_arguments(name, segment, large=may_be_large(key, f"{name}_cache"))
         return arguments
+
+
+def _cache_arguments(name: str, segment: Segment, *, large: bool) -> dict[str, Any]:
+    """A cache with the entries of all rows in it."""
+    cache, pages, indices, rows = segment.cache, segment.cache.pages, segment.indices, segment.cache.rows
+    memory: Array | Sparse = pages
+    if large:
+        far = Far.of(*pages.shape)
+        memory, indices = far.memory(pages), far.slots(indices, cache.block_size)
+        rows = far.count * cache.block_size
+    return {
+        f"{name}_cache": memory,
+        f"{name}_indices": indices,
+        f"{name}_indptr": segment.indptr,
+        f"{name}_rows": rows,
+    }
 
 
 def partial_gfx950(key: VariantKey, seed: int) -> Iterator[Case]:
@@ -91,7 +103,7 @@ def partial_gfx950(key: VariantKey, seed: int) -> Iterator[Case]:
     drawn = _drawn(rng, lengths, chosen["HEADS"], main, extra, has_extra=chosen["HAS_EXTRA"])
     live = [live_splits(*_counted(drawn, row), plan) for row in range(len(lengths))]
     scratch = _Scratch.of(drawn, plan.splits, live)
-    arguments = drawn.arguments(chosen["HEADS"], layout.HEAD_DIM) | scratch.arguments
+    arguments = drawn.arguments(key, chosen["HEADS"], layout.HEAD_DIM) | scratch.arguments
     grid = (len(lengths), plan.splits, head_blocks(chosen["HEADS"]))
     yield Case("slices of every length", grid, arguments, scratch.expected)
 
@@ -103,7 +115,7 @@ def partial_legacy(key: VariantKey, seed: int) -> Iterator[Case]:
     heads = 19 if splits <= 2 else 5
     drawn = _legacy(rng, static_lengths(splits), heads, chosen)
     scratch = _Scratch.of(drawn, splits, [splits] * len(drawn.q), room=1)
-    arguments = drawn.arguments(heads + 1, layout.HEAD_DIM + 16) | scratch.arguments | _sizes(drawn)
+    arguments = drawn.arguments(key, heads + 1, layout.HEAD_DIM + 16) | scratch.arguments | _sizes(drawn)
     arguments |= _strides("q", arguments["q"].data, "th")
     arguments |= _strides("part_m", arguments["part_m"], "ts") | _strides("part_acc", arguments["part_acc"], "tsh")
     yield Case("slices of every length", (len(drawn.q), splits, head_blocks(heads)), arguments, scratch.expected)
@@ -118,7 +130,7 @@ def monolithic(key: VariantKey, seed: int) -> Iterator[Case]:
     calls = [drawn.call(row) for row in range(len(drawn.q))]
     wanted = np.concatenate([reference.attend(reference.Call(c.q, c.segments, c.scale, sink)) for c in calls])
     out, expected = output(wanted)
-    arguments = drawn.arguments(heads + 1, layout.HEAD_DIM + 16) | _sizes(drawn)
+    arguments = drawn.arguments(key, heads + 1, layout.HEAD_DIM + 16) | _sizes(drawn)
     arguments |= {"sink": _SINKS[:heads], "out": Typed(out, "bf16")}
     arguments |= _strides("q", arguments["q"].data, "th") | _strides("out", out, "th")
     yield Case("rows of every length", (len(drawn.q), head_blocks(heads)), arguments, {"out": expected})

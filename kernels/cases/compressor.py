@@ -11,7 +11,8 @@ Each insertion has two cases:
     hard rows   the softmax hands through the last token and the norm is a division by 2^60, so that rows are exact:
                 near-ties of both roundings, limits of the scales, NaN and infinities by lane and by row
 
-Bytes between and behind the records must survive. What small data cannot reach: a page offset beyond 32 bits.
+Bytes between and behind the records must survive. Where a variant serves memory of any size, the pages of states and of
+the cache lie beyond 2^31 and 2^32 elements (`far`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from aotkern.audit.cases import Array, Case, Exact, Near, Typed, constants
+from aotkern.audit.cases import Array, Case, Near, Sparse, Typed, constants
 from aotkern.spec import Runtime, VariantKey
 
 from .. import layout
@@ -38,6 +39,7 @@ from ..writer_reference import (
     to_bf16,
 )
 from .drawing import Longs, angle_table, generator, hard_rows, marked, one_of, padded, store_key, store_record
+from .far import Far, may_be_large, spread_cache
 
 _EPS: Final = 1e-6
 _HUGE_EPS: Final = 2.0**120
@@ -77,7 +79,7 @@ class _Step:
         states, position = self.states[self.request[token]], int(self.positions[token])
         return group_states(states, position, self.ratio, overlap=self.ratio == 4)
 
-    def arguments(self, rng: np.random.Generator, *block_sizes: int) -> dict[str, Any]:
+    def arguments(self, key: VariantKey, rng: np.random.Generator, *block_sizes: int) -> dict[str, Any]:
         """The step as kernels take it: states on pages in any order, NaN wherever there is no state."""
         requests, count, width = self.states.shape
         block_size = one_of(rng, *block_sizes)
@@ -89,8 +91,12 @@ class _Step:
             for position in range(count):
                 column, place = divmod(position, block_size)
                 pages[table[request, column], place * width : (place + 1) * width] = self.states[request, position]
+        memory: Array | Sparse = pages
+        if may_be_large(key, "state"):
+            far = Far.of(*pages.shape)
+            memory, table = far.memory(pages), far.pages(table)
         return {
-            "state": pages,
+            "state": memory,
             "positions": self.positions,
             "state_slots": np.where(self.padding, -1, 5).astype(np.int64),
             "token_to_req": self.request.astype(np.int32),
@@ -212,7 +218,7 @@ def _weight(key: VariantKey, weight: Floats) -> Array | Typed:
 def insert_cache(key: VariantKey, seed: int) -> Iterator[Case]:
     """Compress and insert in one pass."""
     for name, step, eps, weight, angles in _insertions(key, seed, layout.HEAD_DIM):
-        arguments = step.arguments(generator(key, seed), *((3, 4) if step.ratio == 4 else (8, 16)))
+        arguments = step.arguments(key, generator(key, seed), *((3, 4) if step.ratio == 4 else (8, 16)))
         yield _record_case(key, seed, name, step, _rows(step, eps, weight), weight, angles, {**arguments, "eps": eps})
 
 
@@ -223,7 +229,7 @@ def insert_rows(key: VariantKey, seed: int) -> Iterator[Case]:
         for token in step.ends:
             sums[token] = _sum(*step.group(token))
         given = {
-            name: value for name, value in step.arguments(generator(key, seed), 8).items() if name in _SECOND_STAGE
+            name: value for name, value in step.arguments(key, generator(key, seed), 8).items() if name in _SECOND_STAGE
         }
         arguments = {**given, "rows": sums, "eps": eps}
         yield _record_case(key, seed, name, step, _rows(step, eps, weight), weight, angles, arguments)
@@ -242,8 +248,12 @@ def insert_index(key: VariantKey, seed: int) -> Iterator[Case]:
         for token, row in zip(step.ends, _rows(step, eps, weight), strict=True):
             codes, scale = compressed_index_record(row, angles[_first(step, token)])
             store_key(after, int(step.slots[token]), block_size, codes, scale)
-        arguments = step.arguments(generator(key, seed), 3, 4) | _destination(key, before, block_size, weight, angles)
-        yield Case(name, (len(step.positions),), {**arguments, "eps": eps}, {"cache": Exact(after)})
+        arguments = step.arguments(key, generator(key, seed), 3, 4) | _destination(
+            key, before, block_size, weight, angles
+        )
+        arguments["eps"] = eps
+        expected = spread_cache(key, arguments, after, block_size)
+        yield Case(name, (len(step.positions),), arguments, {"cache": expected})
 
 
 def _insertions(key: VariantKey, seed: int, dims: int) -> Iterator[tuple[str, _Step, float, Floats, Floats]]:
@@ -304,7 +314,8 @@ def _record_case(
         record = compressed_record(row, angles[_first(step, token)], sanitize=constants(key)["SANITIZE"])
         store_record(after, int(step.slots[token]), block_size, *record)
     arguments = given | _destination(key, before, block_size, weight, angles)
-    return Case(name, (len(step.positions),), arguments, {"cache": Exact(after)})
+    expected = spread_cache(key, arguments, after, block_size)
+    return Case(name, (len(step.positions),), arguments, {"cache": expected})
 
 
 def columns(key: VariantKey, seed: int) -> Iterator[Case]:
@@ -315,6 +326,6 @@ def columns(key: VariantKey, seed: int) -> Iterator[Case]:
     wanted = np.full(rows.shape, np.nan)
     for token in step.ends:
         wanted[token] = _sum(*step.group(token))
-    arguments = {**step.arguments(generator(key, seed), 8, 16), "rows": rows}
+    arguments = {**step.arguments(key, generator(key, seed), 8, 16), "rows": rows}
     expected = Near(wanted, atol=1e-5, rtol=1e-5, l2=1e-5, elsewhere=rows)
     yield Case("groups", (len(rows) * chosen["NUM_SPLITS"],), arguments, {"rows": expected})

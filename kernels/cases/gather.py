@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from aotkern.audit.cases import Array, Case, Exact, constants
+from aotkern.audit.cases import Array, Case, Exact, Sparse, constants
 from aotkern.spec import Fixed, Runtime, VariantKey
 
 from .. import layout
 from .drawing import generator, marked, one_of, padded
+from .far import may_be_large
 
 _PAGES = 3
 _BLOCK_SIZE = 16
+_FAR_STRIDE = 3 << 29
+"""Bytes between pages in large memory: the second one begins beyond 2^30, the third one beyond 2^31."""
 
 
 def gather_specialised(key: VariantKey, seed: int) -> Iterator[Case]:
@@ -47,9 +50,13 @@ def _gather(key: VariantKey, seed: int, tokens: int, batches: int, width: int, b
     table = np.full((batches, stride), 1, np.int32)
     table[:, :width] = rng.choice([0, 1, 2, 2, -1, blocks], (batches, width))
     table[:, 0] = np.resize([2, 0, 1], batches)
+    memory: Array | Sparse = keys
+    if may_be_large(key, "k_cache"):
+        pieces = {number * _FAR_STRIDE: page for number, page in enumerate(keys)}
+        memory = Sparse((_PAGES, _FAR_STRIDE), keys.dtype, pieces)
     k_out, scale_out = marked((tokens, layout.INDEX_HEAD_DIM), np.uint8), marked((tokens,), np.float32)
     arguments: dict[str, Any] = {
-        "k_cache": keys,
+        "k_cache": memory,
         "scale_cache": scales,
         "k_out": k_out,
         "scale_out": scale_out,
@@ -57,7 +64,7 @@ def _gather(key: VariantKey, seed: int, tokens: int, batches: int, width: int, b
         "cu_seqlen": starts,
         "token_to_seq": claims,
         "block_size": _BLOCK_SIZE,
-        "page_stride": keys.shape[1],
+        "page_stride": memory.shape[1],
         "scale_page_stride": scales.shape[1],
     }
     if not isinstance(dict(key.arguments)["block_table_stride"], Fixed):

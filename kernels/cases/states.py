@@ -12,6 +12,7 @@ from aotkern.spec import Runtime, VariantKey
 
 from ..writer_reference import Floats, compressed_slot, from_bf16
 from .drawing import generator, marked, normal_patterns, one_of, padded
+from .far import Far, may_be_large
 
 _SLOTS_BLOCK: Final = 256  # tokens of one program
 
@@ -47,7 +48,12 @@ def store_state(key: VariantKey, seed: int) -> Iterator[Case]:
         "state_block_size": block_size,
         "state_page_stride": before.shape[1],
     }
-    yield Case("states", (tokens,), arguments, {"state": Exact(after)})
+    expected = Exact(after)
+    if may_be_large(key, "state"):
+        far = Far.of(*after.shape)
+        arguments["state"], expected = far.memory(before), Exact(far.memory(after))
+        arguments["state_slots"] = far.slots(slots, block_size)
+    yield Case("states", (tokens,), arguments, {"state": expected})
 
 
 def _scattered(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
@@ -64,6 +70,7 @@ def destination_slots(key: VariantKey, seed: int) -> Iterator[Case]:
     requests = rng.integers(-1, 3, tokens).astype(np.int32)
     table = rng.integers(-2, 2**28, (3, width + 2)).astype(np.int32)
     table[:, 1] = (-1, 0, 7)
+    table[:, 2] = 2**31 - 1 - np.arange(3)  # slots beyond 2^31
     slots = marked((tokens,), np.int64)
     after = np.full(tokens, -1, np.int64)
     for token, (position, request) in enumerate(zip(positions, requests, strict=True)):

@@ -245,7 +245,8 @@ def test_a_gate_executes_the_code(repository: Path, factor: str, verdict: str) -
 
 def test_a_numerics_step_without_numpy_could_not_tell(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numpy", None)
-    for name in ("aotkern.audit.cases", "aotkern.audit.numerics", "aotkern.audit.executors"):
+    rooms = ("cases", "examining", "execution", "executors", "judging", "numerics", "numerics_jobs")
+    for name in (f"aotkern.audit.{room}" for room in rooms):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.delattr("aotkern.audit.cases", raising=False)
     policy = Policy(numerics=(NumericsStep(Path("out/small.gfx942.aotk"), "my_cases.py", 0, 1),))
