@@ -59,7 +59,7 @@ def _average(a: Array, b: Array, c: Array) -> Array:
 
 def _saturated(low: int, high: int, bits: int) -> Callable[[Array], Array]:
     def run(value: Array) -> Array:
-        return np.clip(value.astype(I64), low, high).astype(U32) & U32((1 << bits) - 1)
+        return np.asarray(np.clip(value.astype(I64), low, high).astype(U32) & U32((1 << bits) - 1))
 
     return run
 
@@ -88,7 +88,8 @@ def _inserted_byte(value: Array, place: Array, old: Array) -> Array:
 def _rounded_up(value: Array) -> Array:
     """`v_cvt_rpi_i32_f32`: to the nearest integer, halves up."""
     near = np.floor(value.astype(F64) + 0.5)
-    return np.clip(np.nan_to_num(near, nan=0.0, posinf=2.0**31, neginf=-(2.0**31)), -(2**31), 2**31 - 1).astype(I32)
+    finite = np.nan_to_num(near, nan=0.0, posinf=2.0**31, neginf=-(2.0**31))
+    return np.asarray(np.clip(finite, -(2**31), 2**31 - 1).astype(I32))
 
 
 def _sixteenths(bits: Array) -> Array:
