@@ -2,7 +2,11 @@
 
 Checked along every path from the kernel's entry, with and without preloaded arguments: results of loads used before
 the wait that they need, registers that nothing has written on any path, branches that leave the text, and bytes that
-are no instruction of the target. Not checked: hazards that need nops, memory contents (loads into LDS among them).
+are no instruction of the target. At a barrier, this wave's own writes to LDS must have been waited for; a read of LDS
+must not come before the wait for the only load that filled it. Calls are followed into the functions and back.
+
+Not checked: hazards that need nops; which part of LDS a load into it fills, so that a pipeline of several such loads
+is only looked at as a whole (the emulator's orders see more).
 """
 
 from __future__ import annotations
@@ -12,7 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from aotkern.emulator.control import branch_target
+from aotkern.emulator.constants import Constants, Place, Values
+from aotkern.emulator.control import branch_target, called
 from aotkern.emulator.disassembler import Instruction, listing
 from aotkern.emulator.effects import Counter, Effects, effects, register_name
 from aotkern.emulator.kernel import Kernel
@@ -21,7 +26,12 @@ from aotkern.emulator.waves import EXEC, SCALARS
 from aotkern.errors import EmulatorError
 
 _PRELOAD_ENTRY = 256
-_MOST = 63  # no counter goes beyond it, so older instructions need no exact age
+_MOST = {Counter.VECTOR: 63, Counter.LDS: 15}
+"""How far the counters go whose instructions arrive in order."""
+_UNLIMITED = 64  # more than any counter holds
+_DEEPEST = 32  # calls inside one another
+_TO_LDS = re.compile(r"ds_write|ds_(?!read|swizzle|permute|bpermute|nop)")
+_FROM_LDS = re.compile(r"ds_read")
 _WAIT = re.compile(r"(vmcnt|lgkmcnt)\((\d+)\)")
 
 
@@ -55,18 +65,36 @@ class Flaw:
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A load that may be outstanding: which counter, and how many later ones it has at least been followed by."""
+    """A memory instruction that may be outstanding.
+
+    Attributes:
+        counter: Which counter it is in.
+        later: How many later ones of that counter it has at least been followed by.
+    """
 
     counter: Counter
     later: int
 
 
+# In place of a register: LDS that this wave writes itself, and LDS that a load of it fills.
+_LDS_WRITTEN, _LDS_FILLED, _LDS_FILLED_ONCE = -1, -2, -3
+
+
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What is known before an instruction: registers written on some path, and loads outstanding on some path."""
+    """What is known before an instruction.
+
+    Attributes:
+        written: Registers written on some path.
+        pending: Memory instructions outstanding on some path, by the register that they set.
+        values: What scalar registers hold on every path, as far as code addresses need it.
+        stack: Where the calls that lead here return to.
+    """
 
     written: frozenset[int]
     pending: tuple[tuple[int, _Pending], ...] = ()
+    values: tuple[tuple[Place, int], ...] = ()
+    stack: tuple[int, ...] = ()
 
     def merged(self, other: _State) -> _State:
         """What is known where two paths meet."""
@@ -74,7 +102,12 @@ class _State:
         for register, load in other.pending:
             known = pending.get(register)
             pending[register] = load if known is None or load.later < known.later else known
-        return _State(self.written | other.written, tuple(sorted(pending.items(), key=lambda item: item[0])))
+        values = tuple(item for item in self.values if item in other.values)
+        return _State(self.written | other.written, _in_order(pending), values, self.stack)
+
+
+def _in_order(pending: dict[int, _Pending]) -> tuple[tuple[int, _Pending], ...]:
+    return tuple(sorted(pending.items(), key=lambda item: item[0]))
 
 
 def check(code: bytes, where: str = "code object") -> tuple[Flaw, ...]:
@@ -111,7 +144,8 @@ class _Walk:
         self._kernel, self._operands = kernel, operands
         start, end = kernel.text
         self._listing = listing(kernel.image[start:end], kernel.target, start)
-        self._known: dict[int, _State] = {}
+        self._known: dict[tuple[int, tuple[int, ...]], _State] = {}
+        self._constants = Constants(operands)
         self._decoded: dict[int, tuple[Instruction, Effects]] = {}
         self.flaws: set[Flaw] = set()
 
@@ -120,28 +154,28 @@ class _Walk:
         todo = [(entry, state)]
         while todo:
             pc, before = todo.pop()
-            known = self._known.get(pc)
+            place = pc, before.stack
+            known = self._known.get(place)
             merged = before if known is None else known.merged(before)
             if merged == known:
                 continue
-            self._known[pc] = merged
+            self._known[place] = merged
             todo.extend(self._block(pc, merged))
 
     def _block(self, pc: int, state: _State) -> list[tuple[int, _State]]:
         """From one place to the next branch; where the paths go on, and what is known there."""
-        written, pending = set(state.written), dict(state.pending)
-        seen: list[Instruction] = []
+        written, pending, values = set(state.written), dict(state.pending), dict(state.values)
         while True:
             found = self._at(pc)
             if found is None:
                 return []
             instruction, effect = found
-            seen.append(instruction)
             self._judge(instruction, effect, written, pending)
-            targets = self._targets(seen)
-            if targets is not None:
-                after = _State(frozenset(written), tuple(sorted(pending.items(), key=lambda item: item[0])))
-                return [(target, after) for target in targets]
+            ways = self._ways(instruction, values, state.stack)
+            self._constants.follow(instruction, effect.writes, values)
+            if ways is not None:
+                known = frozenset(written), _in_order(pending), tuple(sorted(values.items(), key=repr))
+                return [(target, _State(*known, stack)) for target, stack in ways]
             pc = instruction.end
 
     def _at(self, pc: int) -> tuple[Instruction, Effects] | None:
@@ -164,45 +198,75 @@ class _Walk:
         """Note the flaws of one instruction, then what it changes."""
         for register in sorted(effect.reads | effect.writes):
             name = register_name(register, self._operands)
-            if register in pending:
-                self._flaw(
-                    instruction.pc, Fault.MISSING_WAIT, instruction.text, f"{name}: {pending[register].counter.value}"
-                )
+            load = pending.get(register)
+            if load is not None and not _overtakes(register, effect, load):
+                self._flaw(instruction.pc, Fault.MISSING_WAIT, instruction.text, f"{name}: {load.counter.value}")
             if register in effect.reads and register not in written:
                 self._flaw(instruction.pc, Fault.NEVER_WRITTEN, instruction.text, name)
         if instruction.name == "s_waitcnt":
             _wait(instruction, pending)
+        elif instruction.name == "s_barrier" and _LDS_WRITTEN in pending:
+            self._flaw(instruction.pc, Fault.MISSING_WAIT, instruction.text, "LDS that ds_write sets: lgkmcnt")
+        elif _FROM_LDS.match(instruction.name):
+            self._judge_fill(instruction, written, pending)
         for register in effect.writes:
             pending.pop(register, None)
         written |= effect.writes
         if effect.counter is not None:
             _age(effect.counter, pending)
             pending |= dict.fromkeys(effect.writes, _Pending(effect.counter, 0))
+            self._note_lds(instruction, effect.counter, written, pending)
 
-    def _targets(self, seen: list[Instruction]) -> list[int] | None:
-        """Where the last instruction leads, when it does not just go on."""
-        last = seen[-1]
+    def _judge_fill(self, instruction: Instruction, written: set[int], pending: dict[int, _Pending]) -> None:
+        """A read of LDS while every load into LDS that there was may still be outstanding, and nothing else set it."""
+        if _LDS_FILLED in pending and _LDS_FILLED not in written and _LDS_WRITTEN not in written:
+            self._flaw(instruction.pc, Fault.MISSING_WAIT, instruction.text, "LDS that a load fills: vmcnt")
+
+    def _note_lds(
+        self, instruction: Instruction, counter: Counter, written: set[int], pending: dict[int, _Pending]
+    ) -> None:
+        """What is outstanding towards LDS; `written` keeps whether some of it has ever arrived."""
+        if _TO_LDS.match(instruction.name):
+            pending[_LDS_WRITTEN] = _Pending(counter, 0)
+            written.add(_LDS_WRITTEN)
+        elif instruction.name.startswith("global_load_lds") or instruction.modifier("lds") is not None:
+            if _LDS_FILLED not in pending and _LDS_FILLED_ONCE in written:
+                written.add(_LDS_FILLED)
+            pending[_LDS_FILLED] = _Pending(counter, 0)
+            written.add(_LDS_FILLED_ONCE)
+
+    def _ways(
+        self, last: Instruction, values: Values, stack: tuple[int, ...]
+    ) -> list[tuple[int, tuple[int, ...]]] | None:
+        """Where an instruction leads and which calls are open there, when it does not just go on."""
         if last.name == "s_endpgm":
             return []
         if last.name in ("s_setpc_b64", "s_swappc_b64"):
-            target = _computed(seen)
+            target = self._constants.address(last.operands[-1], values)
+            if target is None and last.name == "s_setpc_b64" and stack:
+                target = stack[-1]  # the end of a function whose return address cannot be followed
             if target is None:
                 self._flaw(last.pc, Fault.UNKNOWN_JUMP, last.text, last.operands[-1])
                 return []
-            targets = [target]
+            ways = [(target, _after_jump(last, target, stack))]
+        elif last.name == "s_call_b64":
+            ways = [(called(last), (*stack, last.end))]
         elif last.name == "s_branch":
-            targets = [branch_target(last)]
+            ways = [(branch_target(last), stack)]
         elif last.name.startswith("s_cbranch"):
-            targets = [branch_target(last), last.end]
+            ways = [(branch_target(last), stack), (last.end, stack)]
         elif last.end >= self._kernel.text[1]:
-            targets = [last.end]
+            ways = [(last.end, stack)]
         else:
             return None
+        if len(ways[0][1]) > _DEEPEST:
+            self._flaw(last.pc, Fault.UNKNOWN_JUMP, last.text, f"more than {_DEEPEST} calls inside one another")
+            return []
         start, end = self._kernel.text
-        for target in targets:
+        for target, _ in ways:
             if not start <= target < end or target % 4:
                 self._flaw(last.pc, Fault.LEAVES_TEXT, last.text, f"{target:#x} is outside {start:#x} to {end:#x}")
-        return [target for target in targets if start <= target < end and target % 4 == 0]
+        return [way for way in ways if start <= way[0] < end and way[0] % 4 == 0]
 
     def _flaw(self, pc: int, fault: Fault, text: str, detail: str) -> None:
         self.flaws.add(Flaw(pc, fault, text, detail))
@@ -211,7 +275,7 @@ class _Walk:
 def _wait(instruction: Instruction, pending: dict[int, _Pending]) -> None:
     """Take away what an `s_waitcnt` waits for; what arrives in any order needs a wait for none outstanding."""
     limits = {name: int(value) for name, value in _WAIT.findall(instruction.text)}
-    vector, lds = limits.get("vmcnt", _MOST + 1), limits.get("lgkmcnt", _MOST + 1)
+    vector, lds = limits.get("vmcnt", _UNLIMITED), limits.get("lgkmcnt", _UNLIMITED)
     done: dict[Counter, Callable[[_Pending], bool]] = {
         Counter.VECTOR: lambda load: load.later >= vector,
         Counter.LDS: lambda load: load.later >= lds,
@@ -224,24 +288,30 @@ def _wait(instruction: Instruction, pending: dict[int, _Pending]) -> None:
 
 
 def _age(counter: Counter, pending: dict[int, _Pending]) -> None:
-    """One more instruction of a counter follows what is outstanding there."""
-    if counter not in (Counter.VECTOR, Counter.LDS):
+    """One more instruction of a counter follows what is outstanding there.
+
+    A full counter holds the next instruction back until one has arrived. What is followed by as many as the counter
+    can count is therefore done.
+    """
+    most = _MOST.get(counter)
+    if most is None:
         return
-    for register, load in pending.items():
-        if load.counter is counter and load.later < _MOST:
+    for register, load in list(pending.items()):
+        if load.counter is not counter:
+            continue
+        if load.later + 1 >= most:
+            del pending[register]
+        else:
             pending[register] = _Pending(counter, load.later + 1)
 
 
-def _computed(seen: list[Instruction]) -> int | None:
-    """The target of a long branch: `s_getpc_b64`, `s_add_u32` and `s_addc_u32` with constants, then the jump."""
-    if len(seen) < 4:
-        return None
-    where, low, high = seen[-4:-1]
-    names = (where.name, low.name, high.name)
-    if names != ("s_getpc_b64", "s_add_u32", "s_addc_u32") or seen[-1].operands[-1] != where.operands[0]:
-        return None
-    try:
-        offset = (int(low.operands[2], 0) & 0xFFFFFFFF) | (int(high.operands[2], 0) & 0xFFFFFFFF) << 32
-    except ValueError:
-        return None
-    return (where.end + offset) & 0xFFFF_FFFF_FFFF_FFFF
+def _overtakes(register: int, effect: Effects, load: _Pending) -> bool:
+    """Whether a register is only set again by a later load of the same counter, whose results arrive in order."""
+    return register not in effect.reads and effect.counter is load.counter and load.counter in _MOST
+
+
+def _after_jump(jump: Instruction, target: int, stack: tuple[int, ...]) -> tuple[int, ...]:
+    """The open calls behind a jump: one more after a call, less after a return."""
+    if jump.name == "s_swappc_b64":
+        return (*stack, jump.end)
+    return stack[: stack.index(target)] if target in stack else stack

@@ -15,7 +15,7 @@ from aotkern.emulator.disassembler import Instruction
 from aotkern.emulator.operands import Fetch, OperandError, Operands, Spelling, narrowed, signed
 from aotkern.emulator.valu import Alu, Bind, Step, pure
 from aotkern.emulator.vector_convert import to_f16
-from aotkern.emulator.vector_float import fused
+from aotkern.emulator.vector_float import fused, fused_f16
 from aotkern.emulator.waves import Array, Waves
 
 F16, F32, F64, U16, U32, I64 = np.float16, np.float32, np.float64, np.uint16, np.uint32, np.int64
@@ -37,7 +37,7 @@ def _mixed_source(operands: Operands, text: str, *, half: bool, high: bool) -> F
 
 
 def _mixed(part: str) -> Bind:
-    """`v_fma_mix_f32`, `v_fma_mixlo_f16` and `v_fma_mixhi_f16`: an f32 multiply-add, then maybe rounded again to f16."""
+    """`v_fma_mix_f32`, `v_fma_mixlo_f16`, `v_fma_mixhi_f16`: an f32 multiply-add, maybe rounded to f16."""
 
     def bind(instruction: Instruction, operands: Operands) -> Step:
         target = operands.vector(instruction.operands[0])
@@ -175,8 +175,6 @@ def _pieces(value: Array, segment: Array) -> Array:
 
 def _packed_accumulation(instruction: Instruction, operands: Operands) -> Step:
     """`v_pk_fmac_f16`: both halves multiplied and added to the destination."""
-    from aotkern.emulator.vector_float import fused_f16  # noqa: PLC0415 - beside its only use
-
     if instruction.modifiers:
         raise OperandError("a modifier on v_pk_fmac_f16")
     target = operands.vector(instruction.operands[0])

@@ -109,7 +109,7 @@ def _scaled_to_small(name: str, origin: str) -> Bind:
 
 
 def _scaled_to_fp4(origin: str) -> Bind:
-    """`v_cvt_scalef32_pk_fp4_*`: two values divided by the scale, into the byte of the destination that op_sel names."""
+    """`v_cvt_scalef32_pk_fp4_*`: two values divided by the scale, into the byte that op_sel names."""
 
     def bind(instruction: Instruction, operands: Operands) -> Step:
         target = operands.vector(instruction.operands[0])

@@ -112,7 +112,8 @@ def test_a_decoder_that_dies_is_started_again_and_names_the_place(unguarded: Any
     assert decoder.spelt(GOOD, "gfx942")[0][1][0] == 4
     first = unguarded._running
     found = decoder.spelt(GOOD + LITERAL + bytes(8) + GOOD, "gfx942")
-    assert first.poll() is not None and first.returncode < 0
+    assert first.poll() is not None
+    assert first.returncode < 0
     assert found[0] == (0, (4, "\tv_add_f32_e32 v0, v1, v2"))
     assert found[1] == (4, (0, ""))
     assert found[-1] == (20, (4, "\tv_add_f32_e32 v0, v1, v2"))

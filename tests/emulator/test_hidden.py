@@ -87,5 +87,5 @@ def test_bytes_given_for_hidden_arguments_do_not_count() -> None:
 def test_host_calls_are_refused_by_name(arch: str) -> None:
     out = torch.zeros(1, dtype=torch.int32)
     device = EmulatorLauncher.of(arch, hidden_kernels)
-    with pytest.raises(EmulatorError, match="host calls .* are not modelled: hidden_hostcall_buffer"):
+    with pytest.raises(EmulatorError, match=r"host calls .* are not modelled: hidden_hostcall_buffer"):
         device["prints"][(1,)](out, num_warps=1)

@@ -28,7 +28,7 @@ def main() -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from . import CONFIGURATIONS  # noqa: PLC0415 - after Triton's settings
+    from . import CONFIGURATIONS
 
     archs = options.arch or ["gfx942", "gfx950"]
     places = [at for at, one in enumerate(CONFIGURATIONS) if options.only in f"{one.kind}: {one.name}"]
@@ -37,8 +37,7 @@ def _run(options: argparse.Namespace) -> int:
     for one in run_all(places, archs, options.seed, options.jobs):
         outcomes.append(one)
         allowed = one.state in ("right", "explained") or (
-            one.state == "not compiled"
-            and one.arch in next(c for c in CONFIGURATIONS if c.name == one.name).refused
+            one.state == "not compiled" and one.arch in next(c for c in CONFIGURATIONS if c.name == one.name).refused
         )
         bad += not allowed or bool(one.static)
         if one.state != "right" or one.static:
@@ -47,7 +46,9 @@ def _run(options: argparse.Namespace) -> int:
     print()
     print(table(outcomes, archs))
     seconds, count = sum(one.seconds for one in outcomes), sum(one.instructions for one in outcomes)
-    print(f"\n{len(outcomes)} pairs, {len(places)} configurations, {count} wave instructions in {seconds:.0f} s, {bad} bad")
+    print(
+        f"\n{len(outcomes)} pairs, {len(places)} configurations, {count} wave instructions in {seconds:.0f} s, {bad} bad"
+    )
     return 1 if bad else 0
 
 

@@ -13,7 +13,9 @@ from .harness import TYPES, Case, Configuration, Near, floats, integers, wide, z
 
 
 @triton.jit
-def atomic(x, out, old, n, OP: tl.constexpr, SEM: tl.constexpr, SCOPE: tl.constexpr, CELLS: tl.constexpr, BLOCK: tl.constexpr):
+def atomic(
+    x, out, old, n, OP: tl.constexpr, SEM: tl.constexpr, SCOPE: tl.constexpr, CELLS: tl.constexpr, BLOCK: tl.constexpr
+):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(x + at, at < n, 0)
     cell = out + at % CELLS
@@ -105,7 +107,7 @@ def flow(x, out, n, WAY: tl.constexpr, BLOCK: tl.constexpr):
         tl.store(out + at, value, at < n)
     elif WAY == "noinline":
         value = tl.load(x + at, at < n)
-        tl.store(out + at, _apart(value, 3) + _apart(program, 2), at < n)
+        tl.store(out + at, value * _apart(program, 2) + _apart(n, 1), at < n)
     elif WAY == "grid":
         number = (tl.program_id(2) * tl.num_programs(1) + tl.program_id(1)) * tl.num_programs(0) + program
         tl.store(out + number, tl.num_programs(0) * 100 + tl.num_programs(1) * 10 + tl.num_programs(2))
@@ -114,7 +116,7 @@ def flow(x, out, n, WAY: tl.constexpr, BLOCK: tl.constexpr):
         tl.store(out + program, i * 4 + j)
     elif WAY == "loops":
         total = tl.zeros((BLOCK,), tl.int32)
-        for i in range(0, program + 2):
+        for i in range(program + 2):
             for j in tl.range(0, i, num_stages=2):
                 total += tl.load(x + at, at < n) + i * j
         tl.store(out + at, total, at < n)
@@ -177,7 +179,7 @@ def paged(q, pages, table, out, length, D: tl.constexpr, PAGE: tl.constexpr):
     inner, slot = tl.arange(0, D), tl.arange(0, PAGE)
     query = tl.load(q + inner)
     most, total, result = float("-inf"), 0.0, tl.zeros((D,), tl.float32)
-    for page in range(0, tl.cdiv(length, PAGE)):
+    for page in range(tl.cdiv(length, PAGE)):
         number = tl.load(table + page)
         key = tl.load(pages + number * PAGE * D + slot[:, None] * D + inner[None, :]).to(tl.float32)
         score = tl.where(page * PAGE + slot < length, tl.sum(key * query[None, :], 1), float("-inf"))
@@ -282,7 +284,7 @@ def _flow(way: str, grid: tuple[int, ...] = (3,), warps: int = 1) -> Configurati
         elif way == "nested":
             expected = np.select([block == 1, block == 2], [value + 10, value - 20], value * 3)
         elif way == "noinline":
-            expected = value * 27 + 13 + block * 9 + 4
+            expected = value * (block * 9 + 4) + n * 3 + 1
         elif way == "grid":
             expected = np.zeros(n, np.int32)
             expected[: int(np.prod(grid))] = grid[0] * 100 + grid[1] * 10 + grid[2]

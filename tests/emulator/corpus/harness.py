@@ -1,8 +1,8 @@
 """What a configuration of the corpus is, and how one is compiled, run and compared.
 
-    prepared = prepare(configuration, "gfx942", seed=0)
-    statistics = prepared.run(wave_order="reverse")
-    complaint = prepared.complaint()   # None when the numbers are right
+prepared = prepare(configuration, "gfx942", seed=0)
+statistics = prepared.run(wave_order="reverse")
+complaint = prepared.complaint()   # None when the numbers are right
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from emulated import EmulatorLauncher, buffers, packed  # noqa: E402 - a sibling of this package
+from emulated import EmulatorLauncher, buffers, packed
 
-from aotkern.emulator import Buffer, Statistics, run  # noqa: E402
+from aotkern.emulator import Buffer, Statistics, run
 
 ARCHS = ("gfx942", "gfx950")
 

@@ -26,7 +26,9 @@ def matmul(
         at = step + inner
         if MASKED:
             left = tl.load(a + rows[:, None] * sam + at[None, :] * sak, (rows[:, None] < M) & (at[None, :] < K), 0.0)
-            right = tl.load(b + at[:, None] * sbk + columns[None, :] * sbn, (at[:, None] < K) & (columns[None, :] < N), 0.0)
+            right = tl.load(
+                b + at[:, None] * sbk + columns[None, :] * sbn, (at[:, None] < K) & (columns[None, :] < N), 0.0
+            )
         else:
             left = tl.load(a + rows[:, None] * sam + at[None, :] * sak)
             right = tl.load(b + at[:, None] * sbk + columns[None, :] * sbn)
@@ -60,7 +62,10 @@ def three_dimensional(a, b, c, B: tl.constexpr, M: tl.constexpr, N: tl.constexpr
     i, m, n, k = tl.arange(0, B), tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
     left = tl.load(a + i[:, None, None] * M * K + m[None, :, None] * K + k[None, None, :])
     right = tl.load(b + i[:, None, None] * K * N + k[None, :, None] * N + n[None, None, :])
-    tl.store(c + i[:, None, None] * M * N + m[None, :, None] * N + n[None, None, :], tl.dot(left, right, input_precision="ieee"))
+    tl.store(
+        c + i[:, None, None] * M * N + m[None, :, None] * N + n[None, None, :],
+        tl.dot(left, right, input_precision="ieee"),
+    )
 
 
 def _values(rng: np.random.Generator, kind: str, *shape: int) -> torch.Tensor:
@@ -110,7 +115,9 @@ def _matmul(left: str, right: str, **given: Any) -> Configuration:
     parts += ["" if masked else "aligned", "" if native else "converted"]
     parts += [f"{name.split('_')[-1]}{value}" for name, value in given.items()]
     grid = (-(-m // bm), -(-n // bn))
-    return Configuration("matmul", "matmul " + " ".join(filter(None, parts)), matmul, grid, constants, make, refused=refused)
+    return Configuration(
+        "matmul", "matmul " + " ".join(filter(None, parts)), matmul, grid, constants, make, refused=refused
+    )
 
 
 def _matmuls() -> list[Configuration]:

@@ -46,7 +46,7 @@ def outcome(configuration: Configuration, arch: str, seed: int) -> Outcome:
     kind, name = configuration.kind, configuration.name
     try:
         prepared = prepare(configuration, arch, seed)
-    except Exception as error:  # noqa: BLE001 - Triton raises what it likes
+    except Exception as error:
         line = next((part for part in str(error).splitlines() if part.strip()), type(error).__name__)
         return Outcome(kind, name, arch, "not compiled", line[:200])
     flaws = [flaw for flaw in check(prepared.code) if flaw.fault is not Fault.NEVER_WRITTEN]
@@ -64,7 +64,7 @@ def outcome(configuration: Configuration, arch: str, seed: int) -> Outcome:
 
 
 def _one(task: tuple[int, str, int]) -> Outcome:
-    from . import CONFIGURATIONS  # noqa: PLC0415 - in the process that runs it
+    from . import CONFIGURATIONS
 
     place, arch, seed = task
     return outcome(CONFIGURATIONS[place], arch, seed)
@@ -72,7 +72,7 @@ def _one(task: tuple[int, str, int]) -> Outcome:
 
 def run_all(places: Sequence[int], archs: Sequence[str], seed: int, jobs: int) -> Iterable[Outcome]:
     """Outcomes of configurations by their places, as they come."""
-    from . import CONFIGURATIONS  # noqa: PLC0415 - it imports this package's kernels
+    from . import CONFIGURATIONS
 
     tasks = [(place, arch, seed) for place in places for arch in archs if arch in CONFIGURATIONS[place].archs]
     if jobs == 1:

@@ -44,8 +44,8 @@ def attention(
 
 
 @triton.jit
-def _product(a, b):
-    return a * b
+def _greater(a, b):
+    return tl.maximum(a, b)
 
 
 @triton.jit
@@ -62,7 +62,7 @@ def scan(x, y, out, M: tl.constexpr, N: tl.constexpr, AXIS: tl.constexpr, WAY: t
     elif WAY == "product":
         result = tl.cumprod(value, AXIS, reverse=REVERSE)
     elif WAY == "max":
-        result = tl.associative_scan(value, AXIS, tl.maximum, reverse=REVERSE)
+        result = tl.associative_scan(value, AXIS, _greater, reverse=REVERSE)
     else:
         _, result = tl.associative_scan((value, tl.load(y + at)), AXIS, _recurrence, reverse=REVERSE)
     tl.store(out + at, result)
