@@ -210,7 +210,7 @@ class _Closure:
     def _note(self, place: str, reference: list[Any]) -> None:
         """Keep a value that was read, if it is one."""
         kind = reference[0]
-        if not place or kind in ("foreign", "row"):
+        if not place or kind in ("foreign", "row") or place.partition(":")[0].partition(".")[0] in _FOREIGN:
             return
         inner = reference[1] if kind == "constexpr" else reference
         shown = inner[0] == "constant" and (kind == "constexpr" or not inner[1].startswith('"'))

@@ -71,6 +71,7 @@ class LoadedKernel:
         source: The digest of all that it is made of.
         functions: The functions that its declaration hands to it as constants, by qualified name.
         keys: Exactly the variants to build, where a trace names them; None where the declaration's spaces do.
+        reads: Values of modules that were recorded with it; they are set before it is compiled.
     """
 
     declaration: Kernel
@@ -78,6 +79,7 @@ class LoadedKernel:
     source: Digest
     functions: dict[str, Any]
     keys: tuple[VariantKey, ...] | None = None
+    reads: tuple[tuple[str, str], ...] = ()
 
 
 def load(sources: Sequence[Source]) -> tuple[LoadedKernel, ...]:

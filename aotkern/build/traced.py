@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import linecache
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -96,7 +96,7 @@ class _Loading:
         except _AbsentError as error:
             self._leave(rows, str(error), error.kind)
             return
-        self.notes.update(bound(first.reads))
+        self.notes.update(bind(first.reads))
         try:
             kernel = self._nearest(name, choices, functions, rows)
         except (AotkernError, RecursionError) as error:
@@ -104,7 +104,8 @@ class _Loading:
             return
         fitting = [row for row in rows if self._source.allow_stale or row.source == kernel.source]
         if fitting:
-            self.kernels.append(replace(kernel, keys=tuple(row.key for row in fitting)))
+            keys = tuple(row.key for row in fitting)
+            self.kernels.append(replace(kernel, keys=keys, reads=first.reads))
         made_of = (kernel.declaration.function, *(functions[key] for key in sorted(functions)))
         for row in rows:
             if row not in fitting:
@@ -124,8 +125,12 @@ class _Loading:
         self.left_out += [Unbuildable(kernel, target, reason, kind) for kernel, target in left]
 
 
-def bound(reads: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Set values of modules to what was recorded, where these are constants; says which of them were others here."""
+def bind(reads: Sequence[tuple[str, str]]) -> list[str]:
+    """Set values of modules to what was recorded, where these are constants; says which of them were others here.
+
+    Kernels of one module may have been recorded with different values: so it is done before each compile, too.
+    """
+    notes: list[str] = []
     for place, text in reads:
         module, _, name = place.partition(":")
         holder = sys.modules.get(module)
@@ -138,7 +143,8 @@ def bound(reads: Sequence[tuple[str, str]]) -> Iterator[str]:
             continue
         recorded = _python(text)
         setattr(holder, name, type(value)(recorded) if fixed else recorded)
-        yield f"{module}.{name}: {text} when recorded, {here} here; built as it was recorded"
+        notes.append(f"{module}.{name}: {text} when recorded, {here} here; built as it was recorded")
+    return notes
 
 
 def _constant_text(value: object) -> str:

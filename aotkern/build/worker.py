@@ -180,8 +180,10 @@ class Worker:
         """Compile one variant; its code object is left in the scratch folder under `name`."""
         key = VariantKey.parse(text)
         started = time.perf_counter()
+        kernel = self.kernels[key.kernel]
+        traced.bind(kernel.reads)
         with self._on_paper(str(key.target) if self._device else ""):
-            compiled = compiler.compile_variant(self.kernels[key.kernel], key)
+            compiled = compiler.compile_variant(kernel, key)
         (self.scratch / name).write_bytes(compiled.data)
         return {
             "digest": str(Digest.of(compiled.data)),
