@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -60,7 +61,7 @@ class Observation:
             bars=tuple(bars),
             notes=tuple(notes),
             revision=self._revision,
-            bundles=tuple(sorted((path.name, str(Bundle.open(path).manifest.digest)) for path in bundles)),
+            bundles=digests(bundles),
         )
 
 
@@ -74,6 +75,20 @@ def observed(benchmark: str, command: str, packages: Iterable[str] = (), revisio
         revision: The git revision of what is measured; that of this aotkern's own repository without it.
     """
     return Observation(benchmark, command, packages, git_revision(_ROOT) if revision is None else revision)
+
+
+def digests(bundles: Iterable[Path]) -> tuple[tuple[str, str], ...]:
+    """File names and manifest digests of bundles, by name; a second one of a name is numbered."""
+    found: dict[str, str] = {}
+    for path in bundles:
+        name = next(name for name in _names(path.name) if name not in found)
+        found[name] = str(Bundle.open(path).manifest.digest)
+    return tuple(sorted(found.items()))
+
+
+def _names(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name} ({number})" for number in itertools.count(2))
 
 
 def git_revision(root: Path) -> str:

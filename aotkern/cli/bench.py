@@ -85,7 +85,7 @@ def bundle(bundles: tuple[Path, ...], rounds: int, save: Path | None, as_json: b
     paths = list(dict.fromkeys(bundles))
     observation = observed("user-bundle", f"aotkern bench bundle {' '.join(path.name for path in paths)}")
     tables = measuring.measure(paths, rounds)
-    _finish(observation.run(tables), save, as_json=as_json)
+    _finish(observation.run(tables, bundles=paths), save, as_json=as_json)
 
 
 def _name(kernels: str) -> str:

@@ -25,6 +25,7 @@ def test_bundles_are_measured(aotkern, files, tmp_path):
     VALID.validate(run.to_json())
     assert Run.read(tmp_path / "results" / "user-bundle.json") == run
     assert run.command == "aotkern bench bundle scale.gfx942.aotk scale.gfx950.aotk"
+    assert [name for name, _ in run.bundles] == ["scale.gfx942.aotk", "scale.gfx950.aotk"]
     assert [table.title.partition(":")[0] for table in run.tables] == [
         "size",
         "verification",
@@ -55,6 +56,7 @@ def test_two_bundles_of_one_name_are_told_apart(aotkern, files, tmp_path):
     other.write_bytes(files[0].read_bytes())
     run = Run.from_json(aotkern("bench", "bundle", files[0], other, "--rounds", 1, "--json").json("bench"))
     assert [row.name for row in run.tables[0].rows] == [str(files[0]), str(other)]
+    assert [name for name, _ in run.bundles] == ["scale.gfx942.aotk", "scale.gfx942.aotk (2)"]
 
 
 @pytest.mark.parametrize(
