@@ -123,6 +123,7 @@ class Compilation:
         wall: Seconds for everything.
         store_problem: Why the store could not be used, or nothing.
         origins: What the workers on this machine read.
+        aside: Keys of variants that are declared and that the request's patterns do not fit.
     """
 
     targets: dict[Target, TargetBuild] = field(default_factory=dict)
@@ -133,6 +134,7 @@ class Compilation:
     wall: float = 0.0
     store_problem: str = ""
     origins: Origins = field(default_factory=Origins)
+    aside: tuple[str, ...] = ()
 
     @property
     def slowest(self) -> tuple[tuple[str, float], ...]:
@@ -177,7 +179,7 @@ def compile_targets(request: Request, progress: Callable[[Step], None] = lambda 
         ahead = _ahead(store, before) if store else {}
         targets = [str(target) for target in request.targets]
         plan, toolchain = executor.plan(targets, request.only, request.limit, memo)
-        result.notes = tuple(plan["notes"])
+        result.notes, result.aside = tuple(plan["notes"]), tuple(plan["aside"])
         work = _Work(plan, setting.settings, store, result, progress)
         if store:
             work.identify(toolchain())

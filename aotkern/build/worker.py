@@ -86,7 +86,10 @@ class Worker:
         return toolchain.describe(Path(memo) if memo else None)
 
     def plan(self, targets: list[str], only: list[str], limit: int) -> dict[str, Any]:
-        """Kernels, notes, and for each target its variants, each with the place of its options in a list of them."""
+        """Kernels, notes, and for each target its variants, each with the place of its options in a list of them.
+
+        `aside` holds the keys of variants that are declared and that no pattern of `only` fits.
+        """
         import triton  # noqa: PLC0415
 
         version = str(triton.__version__)
@@ -94,6 +97,7 @@ class Worker:
         options = _Options()
         variants: list[list[Any]] = []
         failures: list[list[str]] = []
+        aside: list[str] = []
         for target in map(Target.parse, targets):
             if not tritons.tested(version, target.backend):
                 expected = f"a version of Triton that was tested for it: {tritons.for_people()}"
@@ -108,6 +112,7 @@ class Worker:
                     problems.extend(error.problems)
                     continue
                 chosen = tuple(key for key in keys if selected(str(key), only))
+                aside += [str(key) for key in keys if not selected(str(key), only)]
                 for key in chosen:
                     try:
                         variants.append([str(key), options.place(key)])
@@ -125,6 +130,7 @@ class Worker:
             "options": options.known,
             "variants": variants,
             "failures": failures,
+            "aside": aside,
             "notes": notes,
         }
 
