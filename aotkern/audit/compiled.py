@@ -57,5 +57,8 @@ def _compiled(request: Request, tell: Tell) -> Compilation:
 
 
 def _sides(compilation: Compilation, label: str, doubt: str) -> list[Side]:
-    built = compilation.targets.values()
-    return [Side(label, one.manifest, one.objects.__getitem__, doubt) for one in built]
+    return [
+        Side(label, one.manifest, one.objects.__getitem__, doubt, tuple(key for key in compilation.aside if mark in key))
+        for one in compilation.targets.values()
+        for mark in [f"[{one.manifest.target}]("]
+    ]

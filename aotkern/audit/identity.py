@@ -10,7 +10,7 @@ and launch data), where just debug information and string tables differ. A compa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -25,6 +25,9 @@ from aotkern.manifest import Manifest, VariantEntry
 from aotkern.spec.select import selected
 
 AUDIT = "identity"
+
+_NAMED = 3
+"""Variants outside of the patterns that a summary names."""
 
 
 class State(str, Enum):
@@ -105,6 +108,8 @@ class IdentityReport:
         comparisons: One for each variant, sorted by key.
         obstacle: Why the comparison proves nothing, or nothing.
         besides: Variants of the baseline that were not meant to be compared.
+        beyond: Variants of the candidate that were not meant to be compared and that the baseline does not have, of
+            kernels of which nothing was meant.
     """
 
     target: str
@@ -113,6 +118,7 @@ class IdentityReport:
     comparisons: tuple[Comparison, ...]
     obstacle: str = ""
     besides: int = 0
+    beyond: tuple[str, ...] = ()
 
     @cached_property
     def counts(self) -> Mapping[State, int]:
@@ -140,6 +146,9 @@ class IdentityReport:
         """The obstacle, or how many variants are in which state."""
         counts = ", ".join(f"{number} {state}" for state, number in self.counts.items())
         besides = f"; {self.besides} others of it left aside" if self.besides else ""
+        if self.beyond:
+            named = ", ".join(self.beyond[:_NAMED]) + (", ..." if len(self.beyond) > _NAMED else "")
+            besides += f"; the candidate has {len(self.beyond)} others that the baseline has not: {named}"
         return self.obstacle or f"{counts} against {self.baseline}{besides}"
 
     @property
@@ -156,7 +165,8 @@ def compare(
     Args:
         baseline: What must not have changed.
         candidate: What is to be judged.
-        only: Patterns for the variants to compare (see `spec.select`); empty for all.
+        only: Patterns for the variants to compare (see `spec.select`); empty for all. A variant outside of them that is
+            new is a finding where the patterns mean other variants of its kernel, and named otherwise.
         same_toolchain: Refuse to judge when the two come from different compilers or pinned environments: a difference
             would then say nothing about the sources, and equality only little.
     """
@@ -168,11 +178,33 @@ def compare(
     if same_toolchain:
         obstacle = obstacle or _toolchains(baseline.manifest, candidate.manifest)
     listings = Listings(candidate.manifest.target)
-    comparisons = tuple(sorted(_pairs(baseline, candidate, listings, only), key=lambda comparison: comparison.key))
+    pairs = list(_pairs(baseline, candidate, listings, only))
+    new, beyond = _outside(baseline, candidate, only)
+    pairs += [Comparison(text, State.NEW, False, {"reason": "outside of --only"}) for text in new]
+    comparisons = tuple(sorted(pairs, key=lambda comparison: comparison.key))
     if not comparisons:
         obstacle = obstacle or f"nothing was compared: neither side has a variant for {report.target}"
-    besides = len(baseline.manifest.variants) - sum(selected(text, only) for text in baseline.manifest.by_text)
-    return IdentityReport(report.target, report.baseline, report.candidate, comparisons, obstacle, besides)
+    besides = sum(not selected(text, only) for text in _all(baseline))
+    return replace(report, comparisons=comparisons, obstacle=obstacle, besides=besides, beyond=tuple(beyond))
+
+
+def _all(side: Side) -> set[str]:
+    """Every variant of a side, those that were declared and not built included."""
+    return {*side.manifest.by_text, *side.aside}
+
+
+def _outside(baseline: Side, candidate: Side, only: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The candidate's variants outside of the patterns that the baseline does not have: of kernels that the patterns
+    mean in part, and of others.
+    """
+    extra = sorted(text for text in _all(candidate) - _all(baseline) if not selected(text, only))
+    meant = {_kernel(text) for side in (baseline, candidate) for text in _all(side) if selected(text, only)}
+    rows = [text for text in extra if _kernel(text) in meant], [text for text in extra if _kernel(text) not in meant]
+    return rows
+
+
+def _kernel(text: str) -> str:
+    return text.partition("[")[0]
 
 
 def _toolchains(old: Manifest, new: Manifest) -> str:

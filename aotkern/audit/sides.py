@@ -27,6 +27,7 @@ class Side:
         label: What it is, for people: a file, a git revision, "today's sources".
         manifest: Its content, checked.
         read: Gives the bytes of a code object, or None for a manifest alone.
+        aside: Keys of variants that its sources declare and that were not built, because nobody asked for them.
         doubt: Why this is not what the label says, or nothing.
     """
 
@@ -34,6 +35,7 @@ class Side:
     manifest: Manifest
     read: Callable[[Digest], bytes] | None = None
     doubt: str = ""
+    aside: tuple[str, ...] = ()
 
     @classmethod
     def bundle(cls, path: Path, known: dict[Digest, CodeObject] | None = None) -> Side:

@@ -133,6 +133,7 @@ class Compilation:
         wall: Seconds for everything.
         store_problem: Why the store could not be used, or nothing.
         origins: What the workers on this machine read.
+        aside: Keys of variants that are declared and that the request's patterns do not fit.
     """
 
     targets: dict[Target, TargetBuild] = field(default_factory=dict)
@@ -145,6 +146,7 @@ class Compilation:
     wall: float = 0.0
     store_problem: str = ""
     origins: Origins = field(default_factory=Origins)
+    aside: tuple[str, ...] = ()
 
     @property
     def slowest(self) -> tuple[tuple[str, float], ...]:
@@ -225,6 +227,7 @@ def _compiled(request: Request, result: Compilation, progress: Callable[[Step], 
         plan, toolchain = executor.plan(targets, request.only, request.limit, memo)
         result.notes = (*result.notes, *plan["notes"])
         result.left_out += [Unbuildable(*row) for row in plan["left_out"]]
+        result.aside = (*result.aside, *plan["aside"])
         work = _Work(plan, setting.settings, store, result, progress)
         if store:
             work.identify(toolchain())

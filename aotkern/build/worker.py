@@ -104,7 +104,10 @@ class Worker:
         return toolchain.describe(Path(memo) if memo else None)
 
     def plan(self, targets: list[str], only: list[str], limit: int) -> dict[str, Any]:
-        """Kernels, notes, and for each target its variants, each with the place of its options in a list of them."""
+        """Kernels, notes, and for each target its variants, each with the place of its options in a list of them.
+
+        `aside` holds the keys of variants that are declared and that no pattern of `only` fits.
+        """
         import triton  # noqa: PLC0415
 
         version = str(triton.__version__)
@@ -113,7 +116,12 @@ class Worker:
         wanted = tuple(map(Target.parse, targets)) or self._targets()
         variants: list[list[Any]] = []
         failures: list[list[str]] = []
+<<<<<<< HEAD
         for target in wanted:
+=======
+        aside: list[str] = []
+        for target in map(Target.parse, targets):
+>>>>>>> w/identity
             if not tritons.tested(version, target.backend):
                 expected = f"a version of Triton that was tested for it: {tritons.for_people()}"
                 problems.append(Problem(f"target {target}", expected, f"Triton {version}"))
@@ -127,7 +135,11 @@ class Worker:
                     problems.extend(error.problems)
                     continue
                 chosen = tuple(key for key in keys if selected(str(key), only))
+<<<<<<< HEAD
                 known: set[tuple[object, int]] = set()
+=======
+                aside += [str(key) for key in keys if not selected(str(key), only)]
+>>>>>>> w/identity
                 for key in chosen:
                     try:
                         place = options.place(key)
@@ -158,7 +170,12 @@ class Worker:
             "options": options.known,
             "variants": variants,
             "failures": failures,
+<<<<<<< HEAD
             "notes": [*notes, *self._notes],
+=======
+            "aside": aside,
+            "notes": notes,
+>>>>>>> w/identity
         }
 
     def _targets(self) -> tuple[Target, ...]:

@@ -30,6 +30,7 @@ def identity(report: IdentityReport) -> JSON:
         candidate=report.candidate,
         obstacle=report.obstacle or None,
         besides=report.besides,
+        beyond=list(report.beyond),
         counts={str(state): number for state, number in report.counts.items()},
         variants=[
             {

@@ -20,6 +20,9 @@ def identity(report: IdentityReport) -> str:
     counts = ", ".join(f"{number} {state}" for state, number in report.counts.items()) or "nothing compared"
     besides = f"; {counted(report.besides, 'other variant')} of the baseline left aside" if report.besides else ""
     parts.append(f"{report.target}: {counts} ({report.candidate} against {report.baseline}{besides})")
+    if report.beyond:
+        what = counted(len(report.beyond), "other variant")
+        parts.append(limited([f"not compared, and new: {key}" for key in report.beyond], what))
     if report.changed_sources:
         changed = counted(report.changed_sources, "variant")
         parts.append(f"source text changed, code identical: {changed}")

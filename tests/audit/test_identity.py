@@ -1,16 +1,23 @@
 """Every state of the comparison, once from hand-made manifests and once from real edits of a kernel source."""
 
+import json
 from dataclasses import replace
 
+import jsonschema
 import pytest
 from making import GFX942, GFX950, HEAD, SCALE, SM90, built, code_object, edited, written
 
+from aotkern import codeobject, schemas
 from aotkern.audit.findings import Verdict
 from aotkern.audit.identity import IdentityReport, Side, State, compare
-from aotkern.codeobject import Role, Section, section_bytes
+from aotkern.audit.outcome import GateReport, StepResult
+from aotkern.cli import reports as files
+from aotkern.codeobject import Role, Section, elf, explain, section_bytes
 from aotkern.digest import Digest
 from aotkern.manifest import KernelEntry, Launch, Manifest, ObjectEntry, VariantEntry
+from aotkern.report import machine
 from aotkern.spec import Constant, Parameter
+from aotkern.target import Target
 
 PLAIN = Launch(0, 4)
 KEY = "add[hip:gfx942](x:*fp32)"
@@ -391,9 +398,55 @@ def test_a_change_of_the_descriptor_is_named_in_every_report(sample, tmp_path):
         assert comparison.state is State.METADATA
         assert comparison.details["descriptor"] == {"float_denorm_mode_32": ["3 (keep)", "2 (flush in sources)"]}
         assert words in comparison.message
-    validate("identity", machine.identity(report))
+    document = json.loads(json.dumps(machine.identity(report)))
+    jsonschema.Draft202012Validator(schemas.load("identity")).validate(document)
     step = StepResult.of("identity", "gfx942", report, 0.0, "")
     for ending in ("html", "md", "xml", "sarif", "json", "txt"):
         path = tmp_path / f"report.{ending}"
         files.write((path,), GateReport("audit identity", (step,), {}))
         assert "float_denorm_mode_32" in path.read_text(), ending
+
+
+# What lies outside of the patterns.
+
+SELECTED = "add[hip:gfx942](x:*fp32,N=4)"
+EXTRA = "add[hip:gfx942](x:*fp32,N=77)"
+FOREIGN = "other[hip:gfx942](x:*fp32)"
+
+
+def side(*keys, aside=()):
+    made = hand({key: (BASE, PLAIN, {}) for key in keys})
+    return replace(made, aside=tuple(aside))
+
+
+def test_a_new_variant_of_a_selected_kernel_is_found_outside_of_the_patterns():
+    report = compare(side(SELECTED), side(SELECTED, EXTRA), ["*N=4)"])
+    assert report.verdict is Verdict.FINDINGS
+    assert [(finding.subject, finding.state) for finding in report.findings] == [(EXTRA, "new")]
+
+
+def test_a_declared_variant_that_was_not_built_counts_too():
+    report = compare(side(SELECTED), side(SELECTED, aside=[EXTRA]), ["*N=4)"])
+    assert [finding.subject for finding in report.findings] == [EXTRA]
+    assert compare(side(SELECTED, aside=[EXTRA]), side(SELECTED, aside=[EXTRA]), ["*N=4)"]).besides == 1
+
+
+def test_a_new_kernel_outside_of_the_patterns_is_named_and_no_finding():
+    report = compare(side(SELECTED), side(SELECTED, FOREIGN), ["add*"])
+    assert (report.verdict, report.beyond) == (Verdict.CLEAN, (FOREIGN,))
+    assert report.summary.endswith(f"; the candidate has 1 others that the baseline has not: {FOREIGN}")
+    document = json.loads(json.dumps(machine.identity(report)))
+    assert document["beyond"] == [FOREIGN]
+
+
+def test_without_patterns_nothing_is_beyond():
+    report = compare(side(SELECTED), side(SELECTED, FOREIGN))
+    assert (report.beyond, report.verdict) == ((), Verdict.FINDINGS)
+
+
+def test_a_doubt_of_either_side_proves_nothing():
+    doubtful = replace(side(SELECTED), doubt="pkgy.common came from outside the revision")
+    for pair in ((doubtful, side(SELECTED)), (side(SELECTED), doubtful)):
+        report = compare(*pair)
+        assert report.verdict is Verdict.UNKNOWN
+        assert report.summary == "pkgy.common came from outside the revision"

@@ -78,7 +78,6 @@ def action(tmp_path):
             "GITHUB_OUTPUT": str(output),
             "AOTKERN_KERNELS": "for_gfx942.py\n",
             "AOTKERN_TARGETS": "gfx942",
-            "AOTKERN_CHANGED_UNDER": "*gfx950*",
             **settings,
         }
         done = subprocess.run([ACTION / "identity"], env=values, capture_output=True, text=True, check=False)
@@ -117,18 +116,23 @@ def test_a_change_for_gfx950_that_reaches_gfx942_is_found(project, action, tmp_p
     assert "scale[hip:gfx942]" in (tmp_path / "report.html").read_text("utf-8")
 
 
-def test_a_change_elsewhere_is_not_concerned(project, action):
+def test_what_a_filter_leaves_out_is_said_loudly(project, action):
     edit("for_gfx942.py", "tl.load(x)", "tl.load(x) + 1")
     project("commit", "-qam", "Faster on gfx942")
-    code, verdict, report, _ = action()
+    code, verdict, report, log = action(AOTKERN_CHANGED_UNDER="*gfx950*")
     assert (code, verdict) == (0, "not concerned")
-    assert "No file under *gfx950* changed since" in report
+    assert "NOT CHECKED: the machine code of gfx942 was not compared, because none of the 1 files" in report
+    assert "::warning title=aotkern identity::NOT CHECKED: the machine code of gfx942" in log
 
 
-def test_without_a_path_every_change_is_checked(project, action):
+def test_every_change_is_checked_unless_a_filter_is_given(project, action):
     edit("helper.py", "value * 3", "value * 5")
     project("commit", "-qam", "Faster everywhere")
-    assert action(AOTKERN_CHANGED_UNDER="")[:2] == (1, "findings")
+    code, verdict, _, log = action()
+    assert (code, verdict) == (1, "findings")
+    assert "::warning" not in log
+    definition = (ACTION / "action.yml").read_text("utf-8")
+    assert re.search(r'^  changed-under:\n(?:    .*\n|  {4,}.*\n)*?    default: ""$', definition, re.MULTILINE)
 
 
 def test_a_pull_request_is_compared_with_where_it_left_its_base(project, action):
@@ -148,7 +152,7 @@ def test_a_pull_request_is_compared_with_where_it_left_its_base(project, action)
 def test_a_new_branch_is_compared_with_the_commit_before(project, action):
     edit("for_gfx942.py", "tl.load(x)", "tl.load(x) + 1")
     project("commit", "-qam", "Faster on gfx942")
-    assert action(AOTKERN_BEFORE="0" * 40)[:2] == (0, "not concerned")
+    assert action(AOTKERN_BEFORE="0" * 40)[:2] == (1, "findings")
 
 
 @pytest.mark.parametrize(
@@ -204,18 +208,18 @@ def test_no_input_becomes_text_of_a_script():
 
 
 def hook(name):
-    """`entry` and `args` of a hook, and the pattern of the files that call it."""
+    """`entry` and `args` of a hook, and the pattern of the files that call it; None where every change does."""
     text = (ROOT / ".pre-commit-hooks.yaml").read_text("utf-8").partition(f"- id: {name}\n")[2].partition("\n- id:")[0]
     fields = dict(re.findall(r"^  (\w+): (.+)$", text, re.MULTILINE))
     arguments = [item.strip() for item in fields.get("args", "[]").strip("[]").split(",") if item.strip()]
-    return [*shlex.split(fields["entry"]), *arguments], re.compile(fields["files"])
+    every = fields.get("always_run") == "true"
+    return [*shlex.split(fields["entry"]), *arguments], None if every else re.compile(fields["files"])
 
 
 @pytest.mark.parametrize(("edited", "code"), [("for_gfx950.py", 0), ("helper.py", 1)])
 def test_the_hook_compares_with_the_last_commit(project, edited, code):
     command, files = hook("aotkern-identity")
-    assert files.search("for_gfx950.py")
-    assert not files.search("for_gfx942.py")
+    assert files is None
     edit(edited, "x)" if "gfx" in edited else "value * 3", "x) + 1" if "gfx" in edited else "value * 5")
     assert command[0] == "aotkern"
     assert command[-1] == "kernels"
@@ -259,7 +263,7 @@ def test_pre_commit_accepts_the_hooks():
     [
         (("for_gfx950.py",), 0, "Passed"),
         (("for_gfx950.py", "helper.py"), 1, "different: scale[hip:gfx942]"),
-        (("helper.py",), 0, "no files to check"),
+        (("helper.py",), 1, "different: scale[hip:gfx942]"),
     ],
 )
 def test_pre_commit_runs_the_hook(project, tmp_path, changed, code, said):
