@@ -2,8 +2,9 @@
 
 A batch is some workgroups whose waves all exist at once. With `wave_order="lockstep"` the waves of a batch that stand
 at the same program counter execute together; where they part at a branch the ones that are behind go first, and they
-join again where they meet. The other orders run one workgroup at a time and each wave by itself up to a barrier: first
-to last, last to first, or shuffled anew at every barrier. Code without races gives the same result in every order.
+join again where they meet. In the other orders the waves of a workgroup run one after another, each up to a barrier: first to
+last, last to first, or shuffled anew at every barrier. Waves at the same place of their workgroups, of all those in the
+batch, run together as long as they do not part. Code without races gives the same result in every order.
 
 What is not modelled: time, hazards (missing waits and nops), caches, the rounding inside MFMA, the last place of
 transcendental functions.
@@ -127,9 +128,9 @@ def run(
     given = tuple(_given(buffer) for buffer in buffers)
     regions = (*given, arguments, loaded.image, packet)
     launch = Launch(kernel, grid, threads, arguments, packet, preload)
-    scheduler = Scheduler(loaded.program, wave_order, seed, limit, timeout)
+    scheduler = Scheduler(loaded.program, wave_order, seed, limit, timeout, launch.waves)
     groups = _order(grid, wave_order, seed)
-    together = max(1, _TOGETHER // launch.waves) if wave_order == "lockstep" else 1
+    together = max(1, _TOGETHER // launch.waves)
     with np.errstate(all="ignore"):
         for first in range(0, len(groups), together):
             batch = groups[first : first + together]

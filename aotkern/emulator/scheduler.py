@@ -29,6 +29,7 @@ class Scheduler:
         seed: For the shuffled order.
         limit: Most wave instructions over all batches.
         timeout: Most seconds over all batches; None for as long as it takes.
+        waves: Waves of a workgroup.
     """
 
     def __init__(
@@ -38,9 +39,10 @@ class Scheduler:
         seed: int,
         limit: int,
         timeout: float | None = None,
+        waves: int = 1,
     ) -> None:
         self._program, self._order, self._limit, self._left = program, order, limit, limit
-        self._timeout = timeout
+        self._timeout, self._waves = timeout, waves
         self._end = float("inf") if timeout is None else time.monotonic() + timeout
         self._random = random.Random(seed)  # noqa: S311 - an order of execution, not a secret
         self.executed: Counter[int] = Counter()
@@ -59,7 +61,7 @@ class Scheduler:
         self._alive = np.bincount(waves.group, minlength=groups)
         self._arrived = np.zeros(groups, np.int64)
         self._ready, self._waiting = [], []
-        self._enter([waves] if self._order == "lockstep" else _apart(waves))
+        self._enter([waves] if self._order == "lockstep" else _apart(waves, self._waves))
         while self._ready:
             current = min(self._ready, key=lambda one: (one.spent // _TURN, one.rank))
             self._ready.remove(current)
@@ -145,7 +147,8 @@ class Scheduler:
             if free.all():
                 self._join(waves) if self._order == "lockstep" else self._enter([waves])
             elif free.any():
-                self._join(waves.part(np.flatnonzero(free)))
+                part = waves.part(np.flatnonzero(free))
+                self._join(part) if self._order == "lockstep" else self._enter([part])
                 still.append(waves.part(np.flatnonzero(~free)))
             else:
                 still.append(waves)
@@ -153,8 +156,10 @@ class Scheduler:
         self._arrived[complete] = 0
 
 
-def _apart(waves: Waves) -> list[Waves]:
-    return [waves.part(np.array([index])) for index in range(waves.count)]
+def _apart(waves: Waves, group: int) -> list[Waves]:
+    """The waves by their place in a workgroup of so many: only those at the same place go together."""
+    places = waves.number % group
+    return [waves.part(np.flatnonzero(places == place)) for place in np.unique(places)]
 
 
 def _parted(waves: Waves, places: Array) -> list[Waves]:
