@@ -116,12 +116,8 @@ class Worker:
         wanted = tuple(map(Target.parse, targets)) or self._targets()
         variants: list[list[Any]] = []
         failures: list[list[str]] = []
-<<<<<<< HEAD
-        for target in wanted:
-=======
         aside: list[str] = []
-        for target in map(Target.parse, targets):
->>>>>>> w/identity
+        for target in wanted:
             if not tritons.tested(version, target.backend):
                 expected = f"a version of Triton that was tested for it: {tritons.for_people()}"
                 problems.append(Problem(f"target {target}", expected, f"Triton {version}"))
@@ -135,11 +131,8 @@ class Worker:
                     problems.extend(error.problems)
                     continue
                 chosen = tuple(key for key in keys if selected(str(key), only))
-<<<<<<< HEAD
-                known: set[tuple[object, int]] = set()
-=======
                 aside += [str(key) for key in keys if not selected(str(key), only)]
->>>>>>> w/identity
+                known: set[tuple[object, int]] = set()
                 for key in chosen:
                     try:
                         place = options.place(key)
@@ -170,12 +163,8 @@ class Worker:
             "options": options.known,
             "variants": variants,
             "failures": failures,
-<<<<<<< HEAD
-            "notes": [*notes, *self._notes],
-=======
             "aside": aside,
-            "notes": notes,
->>>>>>> w/identity
+            "notes": [*notes, *self._notes],
         }
 
     def _targets(self) -> tuple[Target, ...]:

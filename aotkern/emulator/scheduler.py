@@ -108,7 +108,7 @@ class Scheduler:
         np.add.at(self._alive, places, 1)
         self._started += len(np.unique(places))
         self._polling.forget()
-        self._enter([waves] if self._plan.order == "lockstep" else _apart(waves))
+        self._enter([waves] if self._plan.order == "lockstep" else _apart(waves, self._plan.waves))
         return True
 
     def _stuck(self) -> WaitingError:
@@ -342,8 +342,10 @@ def _by_place(spins: list[tuple[int, str, tuple[int, ...]]]) -> list[tuple[int, 
     return [(pc, text, tuple(sorted(waves))) for (pc, text), waves in sorted(found.items())]
 
 
-def _apart(waves: Waves) -> list[Waves]:
-    return [waves.part(np.array([index])) for index in range(waves.count)]
+def _apart(waves: Waves, group: int) -> list[Waves]:
+    """The waves by their place in a workgroup of so many: only those at the same place go together."""
+    places = waves.number % group
+    return [waves.part(np.flatnonzero(places == place)) for place in np.unique(places)]
 
 
 def _parted(waves: Waves, places: Array) -> list[Waves]:
