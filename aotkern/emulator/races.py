@@ -14,9 +14,10 @@ So a race is found in whatever order the waves ran. Loads and stores with `sc1` 
 coherent ones are compiled. Two kinds of unordered accesses are harmless and not reported:
 
 - Two waves store the same bytes: layouts that hold an element twice.
-- A wave reads what another wave of its workgroup overwrites, and the other one had read it at the same instruction: a
-  value that several waves load, and one of them stores in place. Its copies are not stored; if they were used otherwise
-  the result would depend on the order of waves, which running in another order shows.
+- A wave reads from a buffer what another wave of its workgroup overwrites, and the other one had read it at
+  the same instruction: a value that several waves load, and one of them stores in place. Its copies are not
+  stored; if they were used otherwise the result would depend on the order of waves, which running in another
+  order shows. In LDS, where waves read the same tile as a rule, this is no excuse.
 
 The piece of memory is as large as the accesses allow: 16 bytes at first, less as soon as an access is smaller.
 """
@@ -229,7 +230,8 @@ class Races:
         written = shadow.write[made.pieces]
         unordered = self._unordered(written, made)
         if unordered is not None:
-            unordered &= ~self._read_alike(written, (shadow.first, shadow.second), made)
+            if not self._in_lds(region):
+                unordered &= ~self._read_alike(written, (shadow.first, shadow.second), made)
             self._report(written, unordered, made, kept_writes=True, writes=False)
         self._keep_reads(shadow, made)
 
@@ -337,9 +339,10 @@ class Races:
             unordered = self._unordered(read, made)
             if unordered is None:
                 continue
-            alike = (self._wave[other >> 32] == made.waves) & _same_place(other, read)
-            group = self._wave[read >> 32] // self._waves == made.waves // self._waves
-            unordered &= ~(alike & group)
+            if not self._in_lds(made.region):
+                alike = (self._wave[other >> 32] == made.waves) & _same_place(other, read)
+                group = self._wave[read >> 32] // self._waves == made.waves // self._waves
+                unordered &= ~(alike & group)
             self._report(read, unordered, made, kept_writes=False, writes=True)
 
     def _read_alike(self, written: Array, reads: Sequence[Array], made: _Accesses) -> Array:
@@ -350,6 +353,9 @@ class Races:
             kept = read[made.pieces]
             alike |= (self._wave[kept >> 32] == writer) & _same_place(kept, made.event)
         return np.asarray(alike & (writer // self._waves == made.waves // self._waves))
+
+    def _in_lds(self, region: Region) -> bool:
+        return region is self._current.arena.lds
 
     def _keep_reads(self, shadow: Shadow, made: _Accesses) -> None:
         """Of the reads of a piece keep two of different waves, those of lower numbers rather."""
@@ -415,7 +421,7 @@ class Races:
         region, unit = made.region, _shadow(made.region).unit
         offset = int(made.pieces[lane, piece]) * unit
         w = self._current
-        if region is w.arena.lds:
+        if self._in_lds(region):
             start = int(w.lds[made.rows[lane, 0], 0])
             return Race("LDS", offset - start, unit, None, earlier, later, count)
         return Race(region.name, offset, unit, region.address + offset, earlier, later, count)
