@@ -2,7 +2,7 @@
 
 One JSON object a line, sorted, each line once, so that traces can be merged, compared and kept in git:
 
-    {"format":"aotkern.trace","version":1}
+    {"format":"aotkern.trace","version":2}
     {"variant":"pkg.mod.add[cuda:90](x:*fp32:D,n:i32,B=64){num_warps=8}","module":"pkg.mod","source":"sha256:...",...}
     {"choice":"pkg.mod.add","config":{"B":"64","num_warps":"8"},"key":["1024"],"source":"sha256:...",...}
     {"unbuildable":"__main__.outer.<locals>.inner","reason":"...","target":"cuda:90"}
@@ -27,7 +27,7 @@ from aotkern.spec import VariantKey
 from aotkern.target import Target
 
 FORMAT = "aotkern.trace"
-VERSION = 1
+VERSION = 2
 TUNING = "tuning"
 """The field of a bundle's provenance that holds autotuners' choices, as rows of a trace."""
 GENERATED = "generated_"
@@ -42,8 +42,7 @@ class Recorded:
         key: The variant; its kernel is named by module and qualified name, its options are those that differ from the
             back end's defaults.
         module: The module that defines the kernel.
-        source: Digest of the kernel with everything it uses, and of the functions that it was given as constants.
-        functions: Those functions: qualified name and defining module, sorted.
+        source: Digest of the kernel with everything it uses; constants that name functions have digests of their own.
         constexprs: Parameters that are `tl.constexpr`, sorted.
         heuristic: Those of them that a `triton.heuristics` computed.
         trial: Whether only an autotuner's benchmark asked for it.
@@ -55,7 +54,6 @@ class Recorded:
     key: VariantKey
     module: str
     source: Digest
-    functions: tuple[tuple[str, str], ...] = ()
     constexprs: tuple[str, ...] = ()
     heuristic: tuple[str, ...] = ()
     trial: bool = False
@@ -69,7 +67,6 @@ class Recorded:
             "variant": str(self.key),
             "module": self.module,
             "source": str(self.source),
-            "functions": dict(self.functions),
             "constexprs": list(self.constexprs),
             "heuristic": list(self.heuristic),
             "trial": self.trial,
@@ -211,7 +208,7 @@ def _row(value: object, where: str) -> Row:
     found: Row
     if kind == "variant":
         names: tuple[str, ...] = (
-            *("variant", "module", "source", "functions", "constexprs", "heuristic", "trial", "triton"),
+            *("variant", "module", "source", "constexprs", "heuristic", "trial", "triton"),
             *(("text",) if isinstance(value, dict) and "text" in value else ()),
         )
         form = Fields(value, where, names, problems)
@@ -220,7 +217,6 @@ def _row(value: object, where: str) -> Row:
             key or VariantKey("", _NOWHERE, ()),
             form.text("module"),
             source or _NOTHING,
-            tuple(sorted(form.texts("functions").items())),
             _texts(form, "constexprs"),
             _texts(form, "heuristic"),
             form.flag("trial"),

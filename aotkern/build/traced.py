@@ -5,16 +5,15 @@ The other way to a `LoadedKernel` than a declaration; runs in a worker, as `regi
 
 from __future__ import annotations
 
-import importlib
 import linecache
 import sys
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
 
+from aotkern.build import constants
 from aotkern.build.registry import LoadedKernel, Source, loaded
 from aotkern.errors import InputError, Problem
-from aotkern.spec import Fixed, Kernel, VariantKey
+from aotkern.spec import Fixed, Kernel, VariantKey, named_in
 from aotkern.target import Target
 from aotkern.trace import Recorded, Trace
 
@@ -73,21 +72,20 @@ def keys(kernel: LoadedKernel, target: Target, limit: int) -> tuple[VariantKey, 
 
 def widest(found: tuple[VariantKey, ...]) -> tuple[str, int]:
     """The parameter with the most constants, and how many these are."""
-    constants: dict[str, set[str]] = {}
+    texts_of: dict[str, set[str]] = {}
     for key in found:
         for name, spec in key.arguments:
-            constants.setdefault(name, set()).update({spec.constant.text} if isinstance(spec, Fixed) else set())
-    return max(((name, len(texts)) for name, texts in constants.items()), key=lambda pair: pair[1])
+            texts_of.setdefault(name, set()).update({spec.constant.text} if isinstance(spec, Fixed) else set())
+    return max(((name, len(texts)) for name, texts in texts_of.items()), key=lambda pair: pair[1])
 
 
 def _kernel(name: str, rows: list[Recorded]) -> LoadedKernel:
     first = rows[0]
     if first.text and first.module not in sys.modules:
         _execute(first.module, first.text)
-    suffix = "".join(f".{function}" for function, _ in first.functions)
-    function = _resolve(first.module, name[len(first.module) + 1 :].removesuffix(suffix))
-    functions = {qualified: _resolve(module, qualified) for qualified, module in first.functions}
-    return loaded(Kernel(function, name=name), functions, tuple(row.key for row in rows))
+    function = constants.jit_function(first.module, name[len(first.module) + 1 :])
+    named = {str(of): constants.installed(of) for row in rows for of in named_in(row.key)}
+    return loaded(Kernel(function, name=name), named, tuple(row.key for row in rows))
 
 
 def _execute(name: str, text: str) -> None:
@@ -106,24 +104,6 @@ def _execute(name: str, text: str) -> None:
         found = f"{type(error).__name__}: {error}"
         raise InputError.one(name, "a module that can be executed where it is built", found) from error
     sys.modules[name] = module
-
-
-def _resolve(module: str, qualified: str) -> Any:
-    """The JIT function with this name, under whatever is wrapped around it (autotuners, heuristics)."""
-    where = f"{module}.{qualified}"
-    try:
-        found: Any = importlib.import_module(module)
-    except Exception as error:
-        raise InputError.one(
-            where, f"a module {module} on the import path", f"{type(error).__name__}: {error}"
-        ) from error
-    for part in qualified.split("."):
-        found = getattr(found, part, None)
-    while found is not None and not hasattr(found, "get_capture_scope"):
-        found = getattr(found, "fn", None)
-    if found is None:
-        raise InputError.one(where, "the kernel that was recorded", "no such kernel in the installed module")
-    return found
 
 
 def _stale(kernel: LoadedKernel, rows: list[Recorded]) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from aotkern import tritons
+from aotkern import influences, tritons
 from aotkern.arguments import Pointer, Value
 from aotkern.bundle import Bundle
 from aotkern.canonical import loads
@@ -30,6 +30,10 @@ from aotkern.trace import TUNING, Chosen, row
 
 OF_AN_INSTALLATION = ("extern_libs",)
 """Options that differ between two versions of Triton whose code may be mixed only by permission."""
+
+
+Settings = tuple[tuple[str, Constant], ...]
+"""Knobs and variables by the names of the variables, sorted; see `aotkern.influences`."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +59,18 @@ class Prebuilt:
         return tuple(item for item in self.bundle.manifest.variants if item.kernel == self.entry.name)
 
     @cached_property
-    def typed(self) -> Mapping[tuple[str, ...], Table]:
-        """Its variants arranged for choosing, those with the same `fixed_types` together."""
-        groups: dict[tuple[str, ...], list[VariantEntry]] = {}
+    def typed(self) -> Mapping[tuple[str, ...], Mapping[Settings, Table]]:
+        """Its variants arranged for choosing, by `fixed_types` and then by the settings that they were built with."""
+        groups: dict[tuple[str, ...], dict[Settings, list[VariantEntry]]] = {}
         for item in self.variants:
-            groups.setdefault(fixed_types(item.key.arguments), []).append(item)
-        return {types: self._arranged(items) for types, items in groups.items()}
+            types = groups.setdefault(fixed_types(item.key.arguments), {})
+            types.setdefault(self.settings(item), []).append(item)
+        return {types: {held: self._arranged(items) for held, items in rows.items()} for types, rows in groups.items()}
+
+    def settings(self, variant: VariantEntry) -> Settings:
+        """The settings that a variant was built with, as far as they differ from those of a plain build."""
+        own = ((name, value) for name, value in variant.key.options if influences.is_setting(name))
+        return tuple(sorted({**influences.of_variables(self.bundle.manifest.environment), **dict(own)}.items()))
 
     def variant(self, key: VariantKey) -> VariantEntry:
         """The variant with this key."""
@@ -156,6 +166,7 @@ class Shelf:
         kernels: Sequence[Prebuilt],
         arguments: Sequence[tuple[str, ArgumentSpec]],
         options: Mapping[str, Constant],
+        settings: Mapping[str, Constant],
         values: Mapping[str, Any],
     ) -> Hit | Refusal:
         """The variant that serves every call of a specialisation.
@@ -164,11 +175,12 @@ class Shelf:
             kernels: Where to choose, in this order.
             arguments: The specialisation.
             options: All compile options in effect.
+            settings: Knobs and variables that differ from those of a plain build.
             values: Values of the call at hand by parameter, as far as they are known; they explain, and decide nothing.
         """
         outcomes = []
         for kernel in kernels:
-            outcomes.append(self._choose(kernel, arguments, options, values))
+            outcomes.append(self._choose(kernel, arguments, options, settings, values))
             if isinstance(outcomes[-1], Hit):
                 return outcomes[-1]
         return outcomes[0]
@@ -178,15 +190,19 @@ class Shelf:
         kernel: Prebuilt,
         arguments: Sequence[tuple[str, ArgumentSpec]],
         options: Mapping[str, Constant],
+        settings: Mapping[str, Constant],
         values: Mapping[str, Any],
     ) -> Hit | Refusal:
         parameters, name = kernel.entry.parameters, kernel.entry.name
         specs = dict(arguments)
         if list(specs) != [parameter.name for parameter in parameters]:
             return Refusal(name, f"{name}: the parameters differ from those that were built")
-        table = kernel.typed.get(fixed_types(arguments))
-        if table is None:
+        tables = kernel.typed.get(fixed_types(arguments))
+        if tables is None:
             return _other_types(kernel, arguments)
+        table = tables.get(tuple(sorted(settings.items())))
+        if table is None:
+            return _other_settings(kernel, tables, settings)
         skipped = OF_AN_INSTALLATION if kernel.built_by != self.triton else ()
         asked = {key: value for key, value in options.items() if key in table.options and key not in skipped}
         hardest = [_hardest(parameter, specs[parameter.name]) for parameter in parameters]
@@ -231,6 +247,21 @@ def _other_types(kernel: Prebuilt, arguments: Sequence[tuple[str, ArgumentSpec]]
     problem = Problem(f"{name}: scalar types", built, asked)
     reason = f"{name}: no prebuilt variant has the scalar types {asked} (built: {built})"
     return Refusal(name, reason, str(kernel.variants[0].key), (problem,))
+
+
+def _other_settings(kernel: Prebuilt, tables: Mapping[Settings, Table], settings: Mapping[str, Constant]) -> Refusal:
+    """Every prebuilt variant was built under another setting: the nearest, and what differs."""
+    name = kernel.entry.name
+    rows = [(tuple(influences.differences(name, dict(held), settings)), table) for held, table in tables.items()]
+    problems, table = min(rows, key=lambda row: len(row[0]))
+    words = "; ".join(
+        f"{problem.where.partition(': ')[2]}: {problem.expected}; {problem.found}" for problem in problems
+    )
+    reason = (
+        f"{name}: no variant was built with the settings of this process ({words}); "
+        "set it as it was, or record and build with it"
+    )
+    return Refusal(name, reason, str(table.variants[0].key), problems)
 
 
 def _choices(bundle: Bundle) -> Iterator[Chosen]:

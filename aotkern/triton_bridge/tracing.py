@@ -85,7 +85,7 @@ class Tracer:
         try:
             config = config_texts(tuner.cache[key])
             texts = key_texts(key, name)
-            self._write(Chosen(name, specialised.digest(function, {}), target, texts, config))
+            self._write(Chosen(name, specialised.digest(function), target, texts, config))
         except ProblemsError as error:
             self._write(Unbuildable(name, target, f"its tuning cannot be kept: {error}"[:300]))
 
@@ -99,13 +99,11 @@ def _recorded(asked: specialised.Asked, *, trial: bool) -> Row:
         module, text = written.write(asked.function)
         name = f"{module}.{asked.function.__qualname__}"
     key = VariantKey(name, asked.target, asked.arguments, tuple(sorted(asked.changed.items())))
-    functions = tuple(sorted((name, specialised.module_of(value)) for name, value in asked.functions.items()))
     version = str(getattr(sys.modules["triton"], "__version__", ""))
     return Recorded(
         key=VariantKey.parse(str(key)),
         module=module,
         source=asked.source,
-        functions=functions,
         constexprs=tuple(sorted(parameter.name for parameter in asked.function.params if parameter.is_constexpr)),
         heuristic=tuple(sorted(set(describe.place().heuristic))),
         trial=trial,

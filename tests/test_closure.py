@@ -1,6 +1,6 @@
 import pytest
 
-from aotkern.build.closure import normalised
+from aotkern.closure import normalised
 
 
 @pytest.mark.parametrize(
