@@ -222,13 +222,18 @@ def scan(text: str, start: int, where: str, depth: int = 0) -> tuple[Any, int]:
             return json.loads(string[0]), string.end()
         except json.JSONDecodeError:
             raise InputError.one(where, "a JSON string", repr(string[0])[:100]) from None
-    if mark == "@" and (name := _NAME.match(text, start + 1)):
-        return DtypeName(name[0]), name.end()
     if mark == "$":
         value, end = scan(text, start + 1, where, depth + 1)
         return Wrapped(value), end
     if mark in {"&", "!", "%"} and (found := _NAMED.match(text, start + 1)):
         return _scan_named(text, mark, found, where, depth)
+    return _scan_word(text, start, where)
+
+
+def _scan_word(text: str, start: int, where: str) -> tuple[Any, int]:
+    """A dtype, a number, or one of Python's three words."""
+    if text[start : start + 1] == "@" and (name := _NAME.match(text, start + 1)):
+        return DtypeName(name[0]), name.end()
     if number := _NUMBER.match(text, start):
         digits = number[0]
         is_int = digits.lstrip("-").isdigit()

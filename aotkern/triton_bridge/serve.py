@@ -95,6 +95,8 @@ class Server:
         found = self.shelf.choose(kernels, asked.arguments, asked.options, asked.settings, values)
         if isinstance(found, Refusal):
             return found
+        # Triton's compile asks for this key, and a function that has none does not notice globals that change later.
+        source.fn.cache_key  # noqa: B018
         made = self._kernel(found, source, target, asked.raw)
         self._count(self.counts.hits, asked.name, {"event": "hit", "variant": found.variant.text})
         return made
