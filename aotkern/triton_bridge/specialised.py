@@ -123,6 +123,7 @@ def _arguments(name: str, source: Any, backend: Backend) -> tuple[tuple[str, Arg
     signature: Mapping[str, Any] = source.signature
     constants: dict[tuple[int, ...], Any] = {_path(names, path): value for path, value in source.constants.items()}
     attributes = {_path(names, path): _attributes(found) for path, found in source.attrs.items()}
+    fixed: set[tuple[int, ...]] = set()
 
     def spec(kind: Any, path: tuple[int, ...], where: str) -> ArgumentSpec:
         if type(kind) in (list, tuple):
@@ -130,11 +131,11 @@ def _arguments(name: str, source: Any, backend: Backend) -> tuple[tuple[str, Arg
         if isinstance(kind, tuple):
             found = f"a {type(kind).__module__}.{type(kind).__qualname__}"
             raise InputError.one(where, "a plain tuple, where its items are run-time arguments", found)
-        given = attributes.pop(path, set())
         if kind == "constexpr":
-            if given:
-                raise InputError.one(where, "no attributes of a constant", _say(given))
+            # The compiler ignores attributes of constants; Triton 3.6 makes some of the letters of a text.
+            fixed.add(path)
             return Fixed(Constant.of(constants.pop(path, None), where))
+        given = attributes.pop(path, set())
         if unknown := given - _READ[backend]:
             raise InputError.one(where, f"attributes among {_say(_READ[backend])}", _say(unknown))
         try:
@@ -146,16 +147,20 @@ def _arguments(name: str, source: Any, backend: Backend) -> tuple[tuple[str, Arg
         (parameter, spec(signature.get(parameter, "constexpr"), (at,), f"{name}: {parameter}"))
         for at, parameter in enumerate(names)
     )
-    folded = [names[path[0]] for path in constants if path]
-    if folded or any(attributes.values()):
-        # The compiler would fold the value in and still take the parameter, as no call of a JIT function does.
-        parts = ", ".join(dict.fromkeys([*folded, *(names[path[0]] for path, given in attributes.items() if given)]))
+    # The compiler would fold such a value in and still take the parameter, as no call of a JIT function does.
+    both = [*constants, *(path for path, given in attributes.items() if given and not _within(path, fixed))]
+    if both:
+        parts = ", ".join(dict.fromkeys(names[path[0]] for path in both))
         raise InputError.one(name, "a constant or a run-time value for each parameter", f"both for {parts}")
     return found
 
 
 def _path(names: Sequence[str], path: Any) -> tuple[int, ...]:
     return (names.index(path),) if isinstance(path, str) else tuple(path)
+
+
+def _within(path: tuple[int, ...], holders: set[tuple[int, ...]]) -> bool:
+    return any(path[: len(holder)] == holder for holder in holders)
 
 
 def _attributes(found: Iterable[Sequence[Any]]) -> set[tuple[str, Any]]:
