@@ -38,7 +38,7 @@ def settings(backend: Backend, where: str) -> dict[str, Constant]:
             continue
         if row.treatment is Treatment.KEYED:
             value = _value(row, triton.knobs, variables)
-            if value not in (row.default, _ABSENT):
+            if value not in (_default(row, triton.knobs), _ABSENT):
                 found.update(_keyed(row, value, where, problems))
         elif row.treatment is Treatment.REFUSED:
             value = _value(row, triton.knobs, variables)
@@ -59,6 +59,12 @@ def _value(row: Setting, knobs: Any, variables: Mapping[str, str]) -> object:
         return from_variable(row, text)
     group, _, name = row.knob.partition(".")
     return getattr(getattr(knobs, group, None), name, _ABSENT)
+
+
+def _default(row: Setting, knobs: Any) -> object:
+    """What a worker has; a switch that only some versions leave open (`None`) has a default of its own in others."""
+    group, _, name = row.knob.partition(".")
+    return getattr(vars(type(getattr(knobs, group, None))).get(name), "default", row.default)
 
 
 def _keyed(row: Setting, value: object, where: str, problems: list[Problem]) -> dict[str, Constant]:
