@@ -15,7 +15,9 @@ from aotkern.spec import VariantKey
 from aotkern.trace import Chosen, Recorded, Trace, Unbuildable, merge
 
 ROW = Recorded(
-    VariantKey.parse('pkg.mod.add[hip:gfx942](x:*fp32:DS,n:i32:D,shape(=1,:i32),F=&pkg.other:act#0123456789abcdef,M="a b"){num_warps=8}'),
+    VariantKey.parse(
+        'pkg.mod.add[hip:gfx942](x:*fp32:DS,n:i32:D,shape(=1,:i32),F=&pkg.other:act#0123456789abcdef,M="a b"){num_warps=8}'
+    ),
     "pkg.mod",
     Digest.of(b"source"),
     constexprs=("F", "M"),

@@ -112,9 +112,11 @@ def seen(c):
     """A number in which everything that a compiler can see of a constant shows."""
     kind = type(c)
     text = f"{kind.__module__}.{kind.__qualname__} {c!r} {getattr(c, '_fields', 0)} {getattr(c, 'total', 0)}"
-    if kind is tuple:
-        for item in c:
-            text += f" {type(item).__module__}.{type(item).__qualname__} {item!r}"
+    # Triton gives a tuple to such a function as one of its own, with the fields of a named one.
+    text += f" {getattr(c, 'a', 0)!r} {getattr(c, 'b', 0)!r}"
+    for item in getattr(c, "values", c if kind is tuple else ()):
+        value = getattr(item, "value", item)
+        text += f" {type(item).__qualname__} {type(value).__module__}.{type(value).__qualname__} {value!r}"
     number = 0
     for letter in text:
         number = (number * 31 + ord(letter)) % 1000003
@@ -182,7 +184,25 @@ POINTERS = (
 )
 INTEGERS = ("0", "1", "2", "16", "17", "32", "-16", "-1", "2**31 - 1", "2**31", "2**40", "2**63", "True", "2.0", "None")
 CONSTANTS = (
-    *("None", "True", "False", "0", "1", "1.0", "0.0", "-0.0", "2", "-1", "2**70", "'1'", "'a'", "''", "'ADDS'", "('ADDS', 1)", "K.Text('a')"),
+    *(
+        "None",
+        "True",
+        "False",
+        "0",
+        "1",
+        "1.0",
+        "0.0",
+        "-0.0",
+        "2",
+        "-1",
+        "2**70",
+        "'1'",
+        "'a'",
+        "''",
+        "'ADDS'",
+        "('ADDS', 1)",
+        "K.Text('a')",
+    ),
     *("float('nan')", "-float('nan')", "float('inf')", "0.1", "K.Number(1)", "K.Mode.ON", "K.Mode.OFF", "K.Other.ON"),
     *("K.Word.A", "K.Perm.R", "K.Perm.R | K.Perm.W", "(1, 2)", "(True, 2)", "(1.0, 2)", "K.Pair(1, 2)", "[1, 2]"),
     *("K.Couple(1, 2)", "K.Bare((1, 2))", "((1, 2),)", "(K.Pair(1, 2),)", "(K.Mode.ON, 2)", "()", "(None,)", "(1,)"),

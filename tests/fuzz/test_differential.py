@@ -17,10 +17,13 @@ from hypothesis import strategies as st
 
 pytest.importorskip("triton")
 
-from differential import Call, World, check  # noqa: E402
-from fuzzed import CALLS, EDITS, OPTIONS, SETTINGS  # noqa: E402
+from differential import Call, World, check
+from fuzzed import CALLS, EDITS, OPTIONS, SETTINGS
 
-from aotkern.target import Target  # noqa: E402
+from aotkern import closure
+from aotkern.spec import Constant, Runtime
+from aotkern.target import Target
+from aotkern.triton_bridge import knobs, shelf
 
 TARGETS = tuple(map(Target.parse, ("gfx942", "gfx950", "cuda:90")))
 CASES = int(os.environ.get("AOTKERN_FUZZ_CASES", "30"))
@@ -33,6 +36,59 @@ def world() -> Iterator[World]:
     made = World()
     yield made
     made.close()
+
+
+def found_with(world, call, other):
+    """What is found wrong when one call is recorded and another is served."""
+    with pytest.raises(AssertionError) as error:
+        check(world, call, TARGETS[2], (other,))
+    return str(error.value)
+
+
+PRODUCT = Call("product", ("P('float32')",) * 3 + ("32",))
+IEEE = replace(PRODUCT, settings=("TRITON_F32_DEFAULT=ieee",))
+
+
+@pytest.mark.parametrize(("call", "other"), [(PRODUCT, IEEE), (IEEE, PRODUCT)], ids=["set later", "set before"])
+def test_a_setting_that_nobody_reads_would_be_found(world, monkeypatch, call, other):
+    monkeypatch.setattr(knobs, "settings", lambda *_: {})
+    assert "other bytes than the JIT's" in found_with(world, call, other)
+
+
+def test_a_named_tuple_that_is_taken_for_a_tuple_would_be_found(world, monkeypatch):
+    of = Constant.of.__func__
+    plain = classmethod(
+        lambda cls, value, where="": of(cls, tuple(value) if isinstance(value, tuple) else value, where)
+    )
+    monkeypatch.setattr(Constant, "of", plain)
+    call = Call("constant", ("P('float32')", "(1, 2)"))
+    assert "other bytes than the JIT's" in found_with(
+        world, call, replace(call, arguments=("P('float32')", "K.Pair(1, 2)"))
+    )
+
+
+def test_functions_that_are_known_by_name_alone_would_be_found(world, monkeypatch):
+    monkeypatch.setattr(closure, "identity", lambda _: "0" * 16)
+    module = {"act": "fuzz_one"}
+    monkeypatch.setattr(closure, "function_module", lambda found: module.get(found.__name__, "fuzz_kernels"))
+    call = Call("applied", ("P('float32')", "P('float32')", "one.act", "one.act"))
+    other = replace(call, arguments=("P('float32')", "P('float32')", "one.act", "two.act"))
+    assert "other bytes than the JIT's" in found_with(world, call, other)
+
+
+def test_an_attribute_that_is_read_coarsely_would_be_found(world, monkeypatch):
+    monkeypatch.setattr(shelf, "_hardest", lambda parameter, spec: hardest(parameter, specialised_as_aligned(spec)))
+    call = Call("told", ("P('float32')", "17", "17"))
+    found = found_with(world, call, replace(call, arguments=("P('float32', 4100)", "17", "17")))
+    assert "is served by" in found
+
+
+hardest = shelf._hardest
+
+
+def specialised_as_aligned(spec):
+    """The class of an argument, if every address were aligned."""
+    return replace(spec, divisible=True) if isinstance(spec, Runtime) and spec.is_pointer else spec
 
 
 def some(choices, most):

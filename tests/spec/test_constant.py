@@ -140,7 +140,23 @@ def test_a_tuple_stays_a_tuple():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1 ", "01", "1e5", "(1)", "(1,2,)", '"a', "none", "@", "__import__('os')", "+1", "(" * 90, "&act", "!m:E#0123456789abcdef.A"]
+    "text",
+    [
+        "",
+        "1 ",
+        "01",
+        "1e5",
+        "(1)",
+        "(1,2,)",
+        '"a',
+        "none",
+        "@",
+        "__import__('os')",
+        "+1",
+        "(" * 90,
+        "&act",
+        "!m:E#0123456789abcdef.A",
+    ],
 )
 def test_other_spellings_are_refused(text):
     with pytest.raises(InputError, match="expected"):

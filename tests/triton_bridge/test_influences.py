@@ -20,8 +20,8 @@ from triton.compiler import compiler as triton_compiler  # noqa: E402
 from triton.runtime import cache, jit  # noqa: E402
 
 from aotkern.influences import INGREDIENTS, SETTINGS, Treatment, constant, from_variable, named, variable  # noqa: E402
-from aotkern.triton_bridge.knobs import settings  # noqa: E402
 from aotkern.target import Backend  # noqa: E402
+from aotkern.triton_bridge.knobs import settings  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 KNOBS = {item.knob: item for item in SETTINGS if item.knob}
@@ -173,7 +173,9 @@ def test_names_are_unique():
     assert len(KNOBS) == len([item for item in SETTINGS if item.knob])
 
 
-@pytest.mark.parametrize("item", [row for row in SETTINGS if row.treatment is Treatment.REFUSED], ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "item", [row for row in SETTINGS if row.treatment is Treatment.REFUSED], ids=lambda row: row.name
+)
 def test_a_setting_with_which_nothing_is_built_is_refused_by_name(item, monkeypatch):
     from aotkern.errors import InputError
 
