@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TRITONS ?= 3.8.0 3.7.1 3.6.0
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test asan tritons lint manifests gate bench page clean
+.PHONY: demo test asan fuzz tritons lint manifests gate bench page clean
 
 # A part of the shipped kernels, so that it takes a minute or two; `make gate` does all of them.
 DEMO := --only 'cp_gather*' --only 'insert_*' --only '*NUM_SPLITS=4,*'
@@ -26,6 +26,12 @@ asan: $(VENV)/test.stamp
 	ASAN_OPTIONS=detect_leaks=0 AOTKERN_TEST_CFLAGS="$(SANITIZERS)" PYTHONMALLOC=malloc \
 	$(BIN)/python -m pytest -n 0 tests/loader/test_native.py tests/loader/test_native_state.py tests/loader/test_native_hostile.py
 
+# Programs that are made up, by the thousand: what is served against what the JIT makes. A seed of its own each time.
+CASES ?= 1500
+SEED ?= $(shell date +%s)
+fuzz: $(VENV)/test.stamp
+	AOTKERN_FUZZ_CASES=$(CASES) AOTKERN_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest -n $(JOBS) tests/fuzz
+
 # Building for, and serving, programs that bring another tested version of Triton: a virtual environment for each.
 tritons: $(TRITONS:%=.venv-triton-%/tested)
 
@@ -33,7 +39,7 @@ tritons: $(TRITONS:%=.venv-triton-%/tested)
 	test -d $(@D) || $(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps triton==$*
-	$(@D)/bin/python -m pytest -n $(JOBS) tests/triton_bridge tests/build/test_builder.py
+	$(@D)/bin/python -m pytest -n $(JOBS) tests/triton_bridge tests/fuzz tests/build/test_builder.py
 
 FORCE:
 

@@ -229,8 +229,8 @@ static int same_constant(const Value *built, const Value *given) {
     case V_NONE: return 1;
     case V_BOOL: return built->bits == given->bits;
     case V_INT: return built->bits == given->bits && built->negative == given->negative;
-    case V_FLOAT: /* by bits, so that -0.0 is not 0.0; but every NaN is the NaN */
-      return isnan(built->number) ? isnan(given->number) : !memcmp(&built->number, &given->number, sizeof(double));
+    case V_FLOAT: /* by bits, so that -0.0 is not 0.0, and a NaN finds itself */
+      return !memcmp(&built->number, &given->number, sizeof(double));
     case V_TEXT: return PyUnicode_Compare(built->text, given->text) == 0;
     case V_TENSOR: return 0;
   }

@@ -130,6 +130,9 @@ def _read(value: object, where: str) -> Value:
     if value is None or type(value) in (bool, int, float) or isinstance(value, (Pointer, Constant)):
         return value  # type: ignore[return-value]
     if isinstance(value, tuple):
+        if hasattr(type(value), "_fields"):  # Triton compiles its class and its field names in
+            expected = "a plain tuple, where its items are run-time arguments"
+            raise InputError.one(where, expected, f"{type(value).__module__}.{type(value).__qualname__}")
         return tuple(_read(item, f"{where}[{index}]") for index, item in enumerate(value))
     if hasattr(value, "data_ptr"):
         return _from_data_ptr(value, where)

@@ -43,6 +43,8 @@ INTEGER_RANGES: Mapping[str, tuple[int, int]] = {
     "u32": (0, 2**32 - 1),
 }
 """Least and greatest value of each integer type, in the order in which dispatch prefers them."""
+_LEFT_OUT = Constant("None")
+"""What a call names to ask for the variants that do not have an option: those built without a setting."""
 _PREFERENCE = {name: rank for rank, name in enumerate(INTEGER_RANGES)}
 
 
@@ -265,7 +267,11 @@ def choose(table: Table, values: Sequence[Value], options: Mapping[str, Constant
         if name not in table.options:
             expected = f"a parameter, or one of the options {', '.join(sorted(table.options))}"
             raise InputError.one(f"{table.kernel}: {name}", expected, "no such name")
-        alive &= sum(bits for built, bits in table.options[name] if built == value)
+        fitting = sum(bits for built, bits in table.options[name] if built == value)
+        if value == _LEFT_OUT:
+            everyone = (1 << len(table.variants)) - 1
+            fitting |= everyone & ~sum(bits for _, bits in table.options[name])
+        alive &= fitting
     if not alive:
         return _miss(table, values, options)
     best = (alive & -alive).bit_length() - 1

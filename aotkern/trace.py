@@ -2,7 +2,7 @@
 
 One JSON object a line, sorted, each line once, so that traces can be merged, compared and kept in git:
 
-    {"format":"aotkern.trace","version":1}
+    {"format":"aotkern.trace","version":2}
     {"variant":"pkg.mod.add[cuda:90](x:*fp32:D,n:i32,B=64){num_warps=8}","module":"pkg.mod","source":"sha256:...",...}
     {"choice":"pkg.mod.add","config":{"B":"64","num_warps":"8"},"key":["1024"],"source":"sha256:...",...}
     {"unbuildable":"__main__.outer.<locals>.inner","kind":"unsupported","reason":"...","target":"cuda:90"}
@@ -29,7 +29,7 @@ from aotkern.spec import VariantKey
 from aotkern.target import Target
 
 FORMAT = "aotkern.trace"
-VERSION = 1
+VERSION = 2
 TUNING = "tuning"
 """The field of a bundle's provenance that holds autotuners' choices, as rows of a trace."""
 GENERATED = "generated_"
@@ -59,8 +59,7 @@ class Recorded:
         key: The variant; its kernel is named by module and qualified name, its options are those that differ from the
             back end's defaults.
         module: The module that defines the kernel.
-        source: Digest of the kernel with everything it uses, and of the functions that it was given as constants.
-        functions: Those functions: qualified name and defining module, sorted.
+        source: Digest of the kernel with everything it uses; constants that name functions have digests of their own.
         constexprs: Parameters that are `tl.constexpr`, sorted.
         heuristic: Those of them that a `triton.heuristics` computed.
         trial: Whether only an autotuner's benchmark asked for it.
@@ -75,7 +74,6 @@ class Recorded:
     key: VariantKey
     module: str
     source: Digest
-    functions: tuple[tuple[str, str], ...] = ()
     constexprs: tuple[str, ...] = ()
     heuristic: tuple[str, ...] = ()
     trial: bool = False
@@ -91,7 +89,6 @@ class Recorded:
             "variant": str(self.key),
             "module": self.module,
             "source": str(self.source),
-            "functions": dict(self.functions),
             "constexprs": list(self.constexprs),
             "heuristic": list(self.heuristic),
             "trial": self.trial,
@@ -276,7 +273,7 @@ def _row(value: object, where: str) -> Row:
     kind = next((name for name in kinds if isinstance(value, dict) and name in value), "")
     found: Row
     if kind == "variant":
-        required = ("variant", "module", "source", "functions", "constexprs", "heuristic", "trial", "triton")
+        required = ("variant", "module", "source", "constexprs", "heuristic", "trial", "triton")
         names = _there(value, required, "text", "reads")
         form = Fields(value, where, names, problems)
         key, source = form.parsed("variant", VariantKey.parse), form.parsed("source", Digest.parse)
@@ -284,7 +281,6 @@ def _row(value: object, where: str) -> Row:
             key or VariantKey("", _NOWHERE, ()),
             form.text("module"),
             source or _NOTHING,
-            tuple(sorted(form.texts("functions").items())),
             _texts(form, "constexprs"),
             _texts(form, "heuristic"),
             form.flag("trial"),

@@ -36,6 +36,8 @@ RUN_TIME = (
     "abi",
     "grid",
     "compileoptions",
+    "closure",
+    "influences",
     "lock",
     "trace",
     "drivers",
@@ -50,8 +52,13 @@ WATCHED_PROCESS = ("aotkern.triton_bridge.surroundings", "aotkern.triton_bridge.
 
 FORBIDDEN_AT_RUN_TIME = ("triton", "torch", "aotkern.build", "aotkern.audit", "aotkern.report", "aotkern.cli")
 
-MAY_READ_THE_ENVIRONMENT = ("aotkern.settings", "aotkern.build.dask_station", *WATCHED_PROCESS)
-"""Below `cli` these may: where bundles and drivers are found is part of a deployment; above a task on a Dask worker
+MAY_READ_THE_ENVIRONMENT = (
+    "aotkern.settings",
+    "aotkern.build.dask_station",
+    "aotkern.build.environment",
+    *WATCHED_PROCESS,
+)
+"""Below `cli` these may: a worker sets variables of its own for one compile; where bundles and drivers are found is part of a deployment; above a task on a Dask worker
 there is no command line; and see `WATCHED_PROCESS`."""
 
 

@@ -15,10 +15,11 @@ from aotkern.spec import VariantKey
 from aotkern.trace import Chosen, Recorded, Trace, Unbuildable, merge
 
 ROW = Recorded(
-    VariantKey.parse('pkg.mod.add[hip:gfx942](x:*fp32:DS,n:i32:D,shape(=1,:i32),F=&act,M="a b"){num_warps=8}'),
+    VariantKey.parse(
+        'pkg.mod.add[hip:gfx942](x:*fp32:DS,n:i32:D,shape(=1,:i32),F=&pkg.other:act#0123456789abcdef,M="a b"){num_warps=8}'
+    ),
     "pkg.mod",
     Digest.of(b"source"),
-    functions=(("act", "pkg.other"),),
     constexprs=("F", "M"),
     heuristic=("M",),
     triton="3.9.0",
@@ -90,7 +91,7 @@ def test_a_damaged_field_is_named(old, new, found):
         Trace.parse(data.replace(old, new).encode(), "t.jsonl")
 
 
-@pytest.mark.parametrize("data", [b"", b'{"format":"aotkern.trace","version":2}\n', b"{}\n"])
+@pytest.mark.parametrize("data", [b"", b'{"format":"aotkern.trace","version":3}\n', b"{}\n"])
 def test_another_version_is_refused(data):
-    with pytest.raises(IntegrityError, match=r"aotkern\.trace version 1"):
+    with pytest.raises(IntegrityError, match=r"aotkern\.trace version 2"):
         Trace.parse(data, "t.jsonl")

@@ -10,14 +10,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from aotkern import codeobject
-from aotkern.build import stages
+from aotkern import codeobject, influences
+from aotkern.build import environment, stages
+from aotkern.build.constants import rebuilt
 from aotkern.build.registry import LoadedKernel
 from aotkern.codeobject.facts import CodeObject
 from aotkern.compileoptions import RESERVED, as_constants
 from aotkern.errors import BuildError, IntegrityError
 from aotkern.manifest import Launch
-from aotkern.spec import Constant, DtypeName, Fixed, FunctionName, Group, Runtime, VariantKey
+from aotkern.spec import Constant, Fixed, Group, Named, Runtime, VariantKey
 from aotkern.spec.key import ArgumentSpec, flatten
 from aotkern.target import Backend, Target
 
@@ -53,15 +54,38 @@ def effective_options(key: VariantKey) -> dict[str, Constant]:
     from triton.compiler.compiler import make_backend  # noqa: PLC0415
 
     backend = make_backend(triton_target(key.target))
-    asked = {name: constant.value for name, constant in key.options}
+    settings, asked = _asked(key)
     known = {field.name for field in dataclasses.fields(type(backend.parse_options({})))} - set(RESERVED)
     if unknown := sorted(set(asked) - known):
         raise BuildError(str(key), f"unknown option {', '.join(unknown)}; {key.target} has {', '.join(sorted(known))}")
     try:
-        options = backend.parse_options(asked)
+        with environment.holding(_variables(settings)):
+            options = backend.parse_options(asked)
     except (AssertionError, TypeError, ValueError) as error:
         raise BuildError(str(key), f"the back end refuses the options: {error}") from error
-    return as_constants(vars(options))
+    return as_constants(vars(options)) | settings
+
+
+def _asked(key: VariantKey) -> tuple[dict[str, Constant], dict[str, Any]]:
+    """The settings in a key, and the compile options that it asks for.
+
+    Raises:
+        BuildError: A setting that this back end does not read, or not as it is spelled.
+    """
+    settings = {name: value for name, value in key.options if influences.is_setting(name)}
+    for name, value in settings.items():
+        row = influences.named(name)
+        if row is None or key.target.backend not in row.backends:
+            raise BuildError(str(key), f"the compiler for {key.target.backend} does not read {name}")
+        if value == influences.constant(row, row.default):
+            raise BuildError(str(key), f"{name}={value} is what every build has, and must not be named")
+        if influences.constant(row, influences.from_variable(row, influences.variable(value))) != value:
+            raise BuildError(str(key), f"{name} cannot be {value}")
+    return settings, {name: value.value for name, value in key.options if name not in settings}
+
+
+def _variables(settings: dict[str, Constant]) -> dict[str, str | None]:
+    return {name: influences.variable(value) for name, value in settings.items()}
 
 
 def compile_variant(kernel: LoadedKernel, key: VariantKey) -> Compiled:
@@ -73,7 +97,8 @@ def compile_variant(kernel: LoadedKernel, key: VariantKey) -> Compiled:
     """
     effective_options(key)
     try:
-        compiled, run = stages.compiler().compile(*_task(kernel, key))
+        with environment.holding(_variables(_asked(key)[0])):
+            compiled, run = stages.compiler().compile(*_task(kernel, key))
     except Exception as error:  # the compiler raises whatever it likes; each of them is this variant's failure
         raise BuildError(str(key), f"{type(error).__name__}: {error}") from error
     data = _binary(compiled)
@@ -93,7 +118,8 @@ def plain(kernel: LoadedKernel, key: VariantKey) -> bytes:
     try:
         import triton  # noqa: PLC0415
 
-        return _binary(triton.compile(*_task(kernel, key)))
+        with environment.holding(_variables(_asked(key)[0])):
+            return _binary(triton.compile(*_task(kernel, key)))
     except Exception as error:  # as above
         raise BuildError(str(key), f"{type(error).__name__}: {error}") from error
 
@@ -105,14 +131,19 @@ def _task(kernel: LoadedKernel, key: VariantKey) -> tuple[Any, Any, dict[str, An
 
     target = triton_target(key.target)
     backend = make_backend(target)
+    asked = _asked(key)[1]
+
+    def lookup(of: Named) -> Any:
+        return kernel.named[str(of)]
+
     leaves = [(path, leaf) for i, (_, spec) in enumerate(key.arguments) for path, leaf in flatten(spec, (i,))]
     source = ASTSource(
         fn=kernel.declaration.function,
         signature={name: _signature(spec) for name, spec in key.arguments},
-        constexprs={p: _value(leaf.constant.value, kernel) for p, leaf in leaves if isinstance(leaf, Fixed)},
+        constexprs={p: rebuilt(leaf.constant, lookup) for p, leaf in leaves if isinstance(leaf, Fixed)},
         attrs={p: backend.parse_attr(leaf.attributes) for p, leaf in leaves if isinstance(leaf, Runtime)},
     )
-    return source, target, {name: constant.value for name, constant in key.options}
+    return source, target, asked
 
 
 def _binary(compiled: Any) -> bytes:
@@ -124,19 +155,6 @@ def _signature(spec: ArgumentSpec) -> Any:
     if isinstance(spec, Group):
         return tuple(_signature(item) for item in spec.items)
     return "constexpr" if isinstance(spec, Fixed) else spec.type
-
-
-def _value(value: Any, kernel: LoadedKernel) -> Any:
-    """A constant as Triton takes it: dtypes and functions by the objects they name."""
-    if isinstance(value, tuple):
-        return tuple(_value(item, kernel) for item in value)
-    if isinstance(value, FunctionName):
-        return kernel.functions[value.name]
-    if isinstance(value, DtypeName):
-        from triton.language.core import dtype  # noqa: PLC0415
-
-        return dtype(value.name)
-    return value
 
 
 def _launch(metadata: Any) -> Launch:

@@ -6,7 +6,9 @@ between versions is worse than a pinned value that is recorded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 INHERITED = ("PATH", "LD_LIBRARY_PATH")
@@ -52,3 +54,25 @@ def for_worker(
         "LC_ALL": "C.UTF-8",
         **overrides,
     }
+
+
+@contextmanager
+def holding(variables: Mapping[str, str | None]) -> Iterator[None]:
+    """Set variables of this worker for one compile; None takes one out.
+
+    Triton and its passes read them anew for each compile, by the C library's `getenv`.
+    """
+    before = {name: os.environ.get(name) for name in variables}
+    _put(variables)
+    try:
+        yield
+    finally:
+        _put(before)
+
+
+def _put(variables: Mapping[str, str | None]) -> None:
+    for name, text in variables.items():
+        if text is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = text

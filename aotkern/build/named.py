@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
-from aotkern.build.closure import is_jit
+from aotkern.closure import is_jit
 
 _MOST = 200
 """Objects that are looked at around one kernel; its wrappers and what they hold are far fewer."""

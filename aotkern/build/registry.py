@@ -6,6 +6,7 @@ kernels in a tuple named `KERNELS`. What a kernel is made of is digested in `clo
 
 from __future__ import annotations
 
+import enum
 import importlib
 import importlib.util
 import inspect
@@ -18,10 +19,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from aotkern.build import closure
+from aotkern import closure
 from aotkern.digest import Digest
 from aotkern.errors import InputError, Problem
-from aotkern.spec import Constant, Constexpr, Kernel, Parameter, Tuple, VariantKey
+from aotkern.spec import Constant, Constexpr, Kernel, Named, Parameter, Tuple, VariantKey
 
 SHIPPED = "aotkern_kernels"
 """The package of kernels that aotkern itself ships."""
@@ -69,7 +70,7 @@ class LoadedKernel:
         declaration: As its module declares it, under a name that is unique among the loaded kernels.
         parameters: The call signature of its function.
         source: The digest of all that it is made of.
-        functions: The functions that its declaration hands to it as constants, by qualified name.
+        named: The functions and classes that its constants name, by the text of `aotkern.spec.Named`.
         keys: Exactly the variants to build, where a trace names them; None where the declaration's spaces do.
         reads: Values of modules that were recorded with it; they are set before it is compiled.
     """
@@ -77,7 +78,7 @@ class LoadedKernel:
     declaration: Kernel
     parameters: tuple[Parameter, ...]
     source: Digest
-    functions: dict[str, Any]
+    named: dict[str, Any]
     keys: tuple[VariantKey, ...] | None = None
     reads: tuple[tuple[str, str], ...] = ()
 
@@ -204,7 +205,7 @@ def describe(error: BaseException) -> str:
 
 def _loaded(kernel: Kernel) -> LoadedKernel:
     _require_jit(kernel)
-    return loaded(kernel, _functions(kernel))
+    return loaded(kernel, _named(kernel))
 
 
 def _require_jit(kernel: Kernel) -> None:
@@ -215,12 +216,12 @@ def _require_jit(kernel: Kernel) -> None:
         raise InputError.one(f"kernel {kernel.name}", "a @triton.jit function", f"{kind} ({advice})")
 
 
-def loaded(kernel: Kernel, functions: dict[str, Any], keys: tuple[VariantKey, ...] | None = None) -> LoadedKernel:
+def loaded(kernel: Kernel, named: dict[str, Any], keys: tuple[VariantKey, ...] | None = None) -> LoadedKernel:
     """A kernel with its digest.
 
     Args:
         kernel: Its declaration.
-        functions: The functions that are handed to it as constants, by qualified name.
+        named: The functions and classes that its constants name, by the text of `aotkern.spec.Named`.
         keys: Exactly the variants to build, if they do not follow from the declaration.
 
     Raises:
@@ -229,8 +230,7 @@ def loaded(kernel: Kernel, functions: dict[str, Any], keys: tuple[VariantKey, ..
     _require_jit(kernel)
     function = kernel.function
     parameters = tuple(_parameter(param) for param in function.params)
-    made_of = (function, *(functions[name] for name in sorted(functions)))
-    return LoadedKernel(kernel, parameters, closure.digest(made_of), functions, keys)
+    return LoadedKernel(kernel, parameters, closure.digest((function,)), named, keys)
 
 
 def _parameter(param: Any) -> Parameter:
@@ -238,31 +238,31 @@ def _parameter(param: Any) -> Parameter:
     return Parameter(param.name, param.is_constexpr, default, not param.do_not_specialize, param.annotation_type)
 
 
-def _functions(kernel: Kernel) -> dict[str, Any]:
-    """The functions that a declaration, or a default, hands to a kernel as constants, by qualified name.
-
-    Raises:
-        InputError: Two of them have one name, so that no key could say which is meant.
-    """
+def _named(kernel: Kernel) -> dict[str, Any]:
+    """The functions and classes of the constants that a declaration, or a default, hands to a kernel."""
     handed = [[space.arguments, [joint.rows for joint in space.joint]] for space in kernel.spaces]
     found: dict[str, Any] = {}
     for value in _handed([*handed, *(param.default for param in kernel.function.params)]):
-        if found.setdefault(value.__qualname__, value) is not value:
-            expected = "functions with different names as constants"
-            raise InputError.one(f"kernel {kernel.name}", expected, f"two named {value.__qualname__}")
+        spelled = Constant.of(value, f"kernel {kernel.name}").value
+        of = spelled if isinstance(spelled, Named) else spelled.of
+        found[str(of)] = value if closure.is_jit(value) else type(value)
     return dict(sorted(found.items()))
 
 
 def _handed(value: object) -> Iterator[Any]:
-    """Every `@triton.jit` function inside choices, rows, tuples and mappings of them."""
-    if closure.is_jit(value):
+    """Every function, enum's member and named tuple inside choices, rows, tuples and mappings of them."""
+    own = isinstance(value, (enum.Enum, tuple)) and type(value) is not tuple
+    if own or closure.is_jit(value):
         yield value
-        return
     inner: Iterable[object] = ()
     if isinstance(value, Mapping):
         inner = value.values()
     elif isinstance(value, (list, tuple)):
         inner = value
+    elif closure.is_constexpr(value):
+        inner = (getattr(value, "value", None),)
+    elif isinstance(value, enum.Enum):
+        inner = (value.value,)
     elif isinstance(value, Constexpr):
         inner = value.values
     elif isinstance(value, Tuple):

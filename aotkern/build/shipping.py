@@ -20,6 +20,7 @@ from pathlib import Path
 from aotkern.build.registry import Source
 from aotkern.build.traced import is_trace
 from aotkern.errors import InputError
+from aotkern.spec import named_in
 from aotkern.trace import Trace
 
 MAX_BYTES = 64 << 20
@@ -125,7 +126,7 @@ def _modules_of(trace: Path) -> list[str]:
     """
     rows = Trace.parse(trace.read_bytes(), str(trace)).recorded
     texts = {row.module: row.text for row in rows if row.text}
-    names = {name for row in rows for name in (row.module, *(module for _, module in row.functions))} - texts.keys()
+    names = {name for row in rows for name in (row.module, *(of.module for of in named_in(row.key)))} - texts.keys()
     names.update(name for text in texts.values() for name in _imported(text))
     return sorted({name.partition(".")[0] for name in names})
 

@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
-from aotkern.build import closure, named
+from aotkern import closure
+from aotkern.build import constants, named
 from aotkern.build.registry import LoadedKernel, Source, describe, loaded
 from aotkern.errors import AotkernError, InputError
-from aotkern.spec import Constant, DtypeName, Fixed, Kernel, VariantKey
+from aotkern.spec import Constant, DtypeName, Fixed, Kernel, VariantKey, named_in
 from aotkern.target import Target
 from aotkern.trace import GENERATED, Recorded, Trace, Unbuildable
 
@@ -90,33 +91,56 @@ class _Loading:
         try:
             if first.text and first.module not in sys.modules:
                 _execute(first.module, first.text)
-            suffix = "".join(f".{function}" for function, _ in first.functions)
-            choices = _found(first.module, name[len(first.module) + 1 :].removesuffix(suffix))
-            functions = {qualified: _found(module, qualified)[0] for qualified, module in first.functions}
+            choices = _found(first.module, name[len(first.module) + 1 :])
         except _AbsentError as error:
             self._leave(rows, str(error), error.kind)
             return
+        handed = self._hand_over(rows)
         self.notes.update(bind(first.reads))
+        closure.forget()  # what was digested before values were set
         try:
-            kernel = self._nearest(name, choices, functions, rows)
+            kernel = self._nearest(name, choices, rows)
         except (AotkernError, RecursionError) as error:
             self._leave(rows, f"it cannot be read here: {error}", "absent")
             return
-        fitting = [row for row in rows if self._source.allow_stale or row.source == kernel.source]
-        if fitting:
-            keys = tuple(row.key for row in fitting)
-            self.kernels.append(replace(kernel, keys=keys, reads=first.reads))
-        made_of = (kernel.declaration.function, *(functions[key] for key in sorted(functions)))
-        for row in rows:
+        fitting = [row for row in handed if self._source.allow_stale or row.source == kernel.source]
+        objects = self._objects(fitting)
+        usable = tuple(row.key for row in fitting if all(str(of) in objects for of in named_in(row.key)))
+        if usable:
+            self.kernels.append(replace(kernel, named=objects, keys=usable, reads=first.reads))
+        for row in handed:
             if row not in fitting:
+                made_of = (kernel.declaration.function, *objects.values())
                 self._leave([row], *_difference(row, kernel, made_of))
 
+    def _hand_over(self, rows: Sequence[Recorded]) -> list[Recorded]:
+        """The rows whose functions and classes can be imported; the modules of these are then here to be set."""
+        here: list[Recorded] = []
+        for row in rows:
+            try:
+                for of in named_in(row.key):
+                    constants.held(of)
+            except InputError as error:
+                self._leave([row], "; ".join(map(str, error.problems)), "absent")
+            else:
+                here.append(row)
+        return here
+
+    def _objects(self, rows: Sequence[Recorded]) -> dict[str, Any]:
+        """The functions and classes that constants name, by the text of `aotkern.spec.Named`."""
+        found: dict[str, Any] = {}
+        for row in rows:
+            for of in named_in(row.key):
+                try:
+                    found[str(of)] = constants.installed(of)
+                except (AotkernError, RecursionError) as error:
+                    self._leave([row], str(error), "stale")
+        return found
+
     @staticmethod
-    def _nearest(
-        name: str, choices: Sequence[Any], functions: dict[str, Any], rows: Sequence[Recorded]
-    ) -> LoadedKernel:
+    def _nearest(name: str, choices: Sequence[Any], rows: Sequence[Recorded]) -> LoadedKernel:
         """Of several functions under one name the one that was recorded; without one, that at the very place."""
-        kernels = [loaded(Kernel(function, name=name), functions) for function in choices]
+        kernels = [loaded(Kernel(function, name=name), {}) for function in choices]
         recorded = {row.source for row in rows}
         return next((kernel for kernel in kernels if kernel.source in recorded), kernels[0])
 
@@ -200,11 +224,11 @@ def keys(kernel: LoadedKernel, target: Target, limit: int) -> tuple[VariantKey, 
 
 def widest(found: tuple[VariantKey, ...]) -> tuple[str, int]:
     """The parameter with the most constants, and how many these are."""
-    constants: dict[str, set[str]] = {}
+    texts_of: dict[str, set[str]] = {}
     for key in found:
         for name, spec in key.arguments:
-            constants.setdefault(name, set()).update({spec.constant.text} if isinstance(spec, Fixed) else set())
-    return max(((name, len(texts)) for name, texts in constants.items()), key=lambda pair: pair[1])
+            texts_of.setdefault(name, set()).update({spec.constant.text} if isinstance(spec, Fixed) else set())
+    return max(((name, len(texts)) for name, texts in texts_of.items()), key=lambda pair: pair[1])
 
 
 class _AbsentError(Exception):

@@ -1,12 +1,11 @@
 """From a trace to what is to be built of it for some targets: a pure plan.
 
 1. Variants that only an autotuner's benchmark asked for are left out, unless their configuration was chosen.
-2. A kernel that is given functions as constants becomes one kernel for each set of them, named after them.
-3. What was recorded on a target is built for it. A kernel that was not recorded there is carried over from another
+2. What was recorded on a target is built for it. A kernel that was not recorded there is carried over from another
    target: a pointer class that only one back end has is dropped or built both ways, hints that only the other back end
    knows are dropped, `num_warps` is bounded by what a workgroup can have, and everything else is asked for as it is, so
    that the back end refuses what it does not have.
-4. Widening adds, for every variant, what serves the values that were not seen.
+3. Widening adds, for every variant, what serves the values that were not seen.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+from aotkern import influences
 from aotkern.canonical import dumps
 from aotkern.spec import ArgumentSpec, Constant, Fixed, Group, Runtime, VariantKey
 from aotkern.target import Backend, Target
@@ -56,8 +56,7 @@ def passes(trace: Trace, targets: Sequence[Target], *, widen: bool) -> tuple[Pas
     wanted: dict[str, list[Recorded]] = {}
     for row in trace.recorded:
         if not _unwanted(row, trace.chosen):
-            name = ".".join((row.key.kernel, *(function for function, _ in row.functions)))
-            wanted.setdefault(name, []).append(replace(row, key=replace(row.key, kernel=name)))
+            wanted.setdefault(row.key.kernel, []).append(row)
     found: dict[Target, list[Recorded]] = {}
     for target, recorded in itertools.product(targets, wanted.values()):
         nearest = min(_distance(row.key.target, target) for row in recorded)
@@ -141,13 +140,19 @@ def _translated(key: VariantKey, target: Target) -> Iterator[VariantKey]:
     options = tuple(
         (name, _most_warps(value, target) if name == "num_warps" else value)
         for name, value in key.options
-        if name not in HINTS[key.target.backend]
+        if name not in HINTS[key.target.backend] and not _is_setting_of_another(name, target.backend)
     )
     moved = replace(key, target=target, options=options)
     yield _with(moved, lambda leaf: replace(leaf, small=False))
     if target.backend is Backend.HIP:
         # Whether a storage is small was not recorded: 32-bit offsets where it is, and a variant for all others.
         yield _with(moved, lambda leaf: replace(leaf, small=leaf.is_pointer))
+
+
+def _is_setting_of_another(name: str, backend: Backend) -> bool:
+    """Whether an option is a setting that this back end's compiler does not read."""
+    row = influences.named(name)
+    return row is not None and backend not in row.backends
 
 
 def _most_warps(asked: Constant, target: Target) -> Constant:

@@ -4,7 +4,7 @@ A kernel file imports from here to declare what can be asked of its kernels; the
 the same data. Nothing in this room imports Triton or executes a kernel.
 """
 
-from aotkern.spec.constant import Constant, DtypeName, FunctionName
+from aotkern.spec.constant import Constant, FunctionName, Member, Named, Record, Wrapped
 from aotkern.spec.declaration import (
     Bool,
     Constexpr,
@@ -19,7 +19,8 @@ from aotkern.spec.declaration import (
     Tuple,
 )
 from aotkern.spec.expand import expand
-from aotkern.spec.key import ArgumentSpec, Fixed, Group, Runtime, VariantKey
+from aotkern.spec.key import ArgumentSpec, Fixed, Group, Runtime, VariantKey, named_in
+from aotkern.spec.spelling import DtypeName
 
 __all__ = [
     "ArgumentSpec",
@@ -34,12 +35,17 @@ __all__ = [
     "Int",
     "Joint",
     "Kernel",
+    "Member",
+    "Named",
     "Null",
     "Parameter",
     "Pointer",
+    "Record",
     "Runtime",
     "Space",
     "Tuple",
     "VariantKey",
+    "Wrapped",
     "expand",
+    "named_in",
 ]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from aotkern.errors import InputError
-from aotkern.spec.constant import Constant, scan
+from aotkern.spec.constant import Constant, Named, named, scan
 from aotkern.target import Target
 
 INTEGER_TYPES = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
@@ -151,6 +151,12 @@ class VariantKey:
             for path, leaf in flatten(spec, (index,))
             if isinstance(leaf, Runtime)
         )
+
+
+def named_in(key: VariantKey) -> tuple[Named, ...]:
+    """The functions and classes that the constants of a variant name, each once, in the order of the parameters."""
+    leaves = (leaf for _, spec in key.arguments for _, leaf in flatten(spec))
+    return tuple(dict.fromkeys(of for leaf in leaves if isinstance(leaf, Fixed) for of in named(leaf.constant.value)))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -161,7 +161,7 @@ class Choices:
             parts = key if isinstance(key, tuple) else (key,)
             chosen = Chosen(
                 kernel=name,
-                source=specialised.digest(function, {}),
+                source=specialised.digest(function),
                 target=describe.target_name(current_target()),
                 key=key_texts(parts, name),
                 config=texts,

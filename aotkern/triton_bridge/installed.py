@@ -55,12 +55,11 @@ class Installation:
         """What was asked for, and what it got."""
         return self._server.counts
 
-    def preload(self, kernel: Any, *functions: Any) -> int:
+    def preload(self, kernel: Any) -> int:
         """Load every prebuilt variant of a kernel onto the current device, before a graph is captured.
 
         Args:
             kernel: The `@triton.jit` function, with or without autotuner and heuristics around it.
-            functions: The functions that it is given as constants.
 
         Returns:
             How many variants were loaded.
@@ -68,7 +67,7 @@ class Installation:
         Raises:
             MissError: No bundle has this kernel for the current device.
         """
-        return self._server.preload(kernel, {function.__qualname__: function for function in functions})
+        return self._server.preload(kernel)
 
     def remove(self) -> None:
         """Serve no more; kernels that were served stay in Triton's tables."""

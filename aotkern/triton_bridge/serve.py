@@ -8,12 +8,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from aotkern import influences
 from aotkern.arguments import read as read_argument
+from aotkern.build.constants import installed, rebuilt
 from aotkern.errors import AotkernError, MissError, ProblemsError
+from aotkern.spec import Fixed, VariantKey
+from aotkern.spec.key import flatten
 from aotkern.triton_bridge import describe, prebuilt, specialised
 from aotkern.triton_bridge.shelf import Hit, Prebuilt, Refusal, Shelf
 from aotkern.triton_bridge.sink import ForkLock, Sink
@@ -95,9 +99,11 @@ class Server:
         if isinstance(kernels, Refusal):
             return kernels
         values = _values(kernels[0], describe.place().bound)
-        found = self.shelf.choose(kernels, asked.arguments, asked.options, values)
+        found = self.shelf.choose(kernels, asked.arguments, asked.options, asked.settings, values)
         if isinstance(found, Refusal):
             return found
+        # Triton's compile asks for this key, and a function that has none does not notice globals that change later.
+        source.fn.cache_key  # noqa: B018
         made = self._kernel(found, source, target, asked.raw)
         self._count(self.counts.hits, asked.name, {"event": "hit", "variant": found.variant.text})
         return made
@@ -114,12 +120,11 @@ class Server:
                 self._made[key] = prebuilt.make(hit, source, target, options)
             return self._made[key]
 
-    def preload(self, function: Any, constants: Mapping[str, Any]) -> int:
+    def preload(self, function: Any) -> int:
         """Load every variant of a kernel onto the current device; returns how many these are.
 
         Args:
             function: The kernel, with or without autotuner and heuristics around it.
-            constants: Functions that it is given as constants, by qualified name.
 
         Raises:
             MissError: No bundle has this kernel for the current device.
@@ -130,14 +135,14 @@ class Server:
         inner = function if hasattr(function, "get_capture_scope") else tuned_function(function)
         gpu = current_target()
         name = f"{specialised.module_of(inner)}.{inner.__qualname__}"
-        kernels = self.shelf.kernels(name, specialised.digest(inner, constants), specialised.target_of(gpu))
+        kernels = self.shelf.kernels(name, specialised.digest(inner), specialised.target_of(gpu))
         if isinstance(kernels, Refusal):
             raise MissError(name, None, (), kernels.reason)
         loading = [Hit(kernel, variant) for kernel in kernels for variant in kernel.variants]
         for hit in loading:
             variant = hit.variant
-            source = ASTSource(inner, {}, dict(specialised.fixed(variant.key, constants)))
-            chosen = {option: value.value for option, value in variant.key.options}
+            source = ASTSource(inner, {}, dict(_constants(variant.key)))
+            chosen = {option: value.value for option, value in variant.key.options if not influences.is_setting(option)}
             raw = vars(make_backend(gpu).parse_options(chosen))
             self._kernel(hit, source, gpu, raw)._init_handles()
         return len(loading)
@@ -167,7 +172,7 @@ class Server:
         """The recorded choice among what the autotuner would time, or None to let it benchmark."""
         function = tuned_function(tuner)
         name = f"{specialised.module_of(function)}.{function.__qualname__}"
-        source = specialised.digest(function, {})
+        source = specialised.digest(function)
         try:
             key = key_texts(tuning_key(tuner, kwargs), name)
         except AotkernError:
@@ -214,6 +219,14 @@ class Server:
             counter[kernel] += 1
         if self._sink is not None:
             self._sink.write({**event, "kernel": kernel})
+
+
+def _constants(key: VariantKey) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """The constants of a variant by path, as Triton holds them."""
+    for at, (_, spec) in enumerate(key.arguments):
+        for path, leaf in flatten(spec, (at,)):
+            if isinstance(leaf, Fixed):
+                yield path, rebuilt(leaf.constant, installed)
 
 
 def _values(kernel: Prebuilt, bound: Mapping[str, Any]) -> dict[str, Any]:

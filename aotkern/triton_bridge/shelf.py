@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from aotkern import tritons
+from aotkern import influences, tritons
 from aotkern.arguments import Pointer, Value
 from aotkern.bundle import Bundle
 from aotkern.deny import Deny
@@ -30,6 +30,10 @@ from aotkern.trace import TUNING, Chosen, choices
 
 OF_AN_INSTALLATION = ("extern_libs",)
 """Options that differ between two versions of Triton whose code may be mixed only by permission."""
+
+
+Settings = tuple[tuple[str, Constant], ...]
+"""Knobs and variables by the names of the variables, sorted; see `aotkern.influences`."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +69,18 @@ class Prebuilt:
         return tuple((item, entry) for item in found if (entry := self.deny.of(item)))
 
     @cached_property
-    def typed(self) -> Mapping[tuple[str, ...], Table]:
-        """Its variants arranged for choosing, those with the same `fixed_types` together."""
-        groups: dict[tuple[str, ...], list[VariantEntry]] = {}
+    def typed(self) -> Mapping[tuple[str, ...], Mapping[Settings, Table]]:
+        """Its variants arranged for choosing, by `fixed_types` and then by the settings that they were built with."""
+        groups: dict[tuple[str, ...], dict[Settings, list[VariantEntry]]] = {}
         for item in self.variants:
-            groups.setdefault(fixed_types(item.key.arguments), []).append(item)
-        return {types: self._arranged(items) for types, items in groups.items()}
+            types = groups.setdefault(fixed_types(item.key.arguments), {})
+            types.setdefault(self.settings(item), []).append(item)
+        return {types: {held: self._arranged(items) for held, items in rows.items()} for types, rows in groups.items()}
+
+    def settings(self, variant: VariantEntry) -> Settings:
+        """The settings that a variant was built with, as far as they differ from those of a plain build."""
+        own = ((name, value) for name, value in variant.key.options if influences.is_setting(name))
+        return tuple(sorted({**influences.of_variables(self.bundle.manifest.environment), **dict(own)}.items()))
 
     def variant(self, key: VariantKey) -> VariantEntry:
         """The variant with this key."""
@@ -167,6 +177,7 @@ class Shelf:
         kernels: Sequence[Prebuilt],
         arguments: Sequence[tuple[str, ArgumentSpec]],
         options: Mapping[str, Constant],
+        settings: Mapping[str, Constant],
         values: Mapping[str, Any],
     ) -> Hit | Refusal:
         """The variant that serves every call of a specialisation.
@@ -175,11 +186,12 @@ class Shelf:
             kernels: Where to choose, in this order.
             arguments: The specialisation.
             options: All compile options in effect.
+            settings: Knobs and variables that differ from those of a plain build.
             values: Values of the call at hand by parameter, as far as they are known; they explain, and decide nothing.
         """
         outcomes = []
         for kernel in kernels:
-            outcomes.append(self._choose(kernel, arguments, options, values))
+            outcomes.append(self._choose(kernel, arguments, options, settings, values))
             if isinstance(outcomes[-1], Hit):
                 return outcomes[-1]
         return outcomes[0]
@@ -189,15 +201,19 @@ class Shelf:
         kernel: Prebuilt,
         arguments: Sequence[tuple[str, ArgumentSpec]],
         options: Mapping[str, Constant],
+        settings: Mapping[str, Constant],
         values: Mapping[str, Any],
     ) -> Hit | Refusal:
         parameters, name = kernel.entry.parameters, kernel.entry.name
         specs = dict(arguments)
         if list(specs) != [parameter.name for parameter in parameters]:
             return Refusal(name, f"{name}: the parameters differ from those that were built")
-        table = kernel.typed.get(fixed_types(arguments))
-        if table is None and not kernel.denied:
-            return _other_types(kernel, arguments)
+        types = fixed_types(arguments)
+        tables = kernel.typed.get(types)
+        table = (tables or {}).get(tuple(sorted(settings.items())))
+        denied = any(fixed_types(item.key.arguments) == types for item, _ in kernel.denied)
+        if table is None and not denied and kernel.variants:
+            return _other_settings(kernel, tables, settings) if tables else _other_types(kernel, arguments)
         if table is None:
             table = Table.make(name, parameters, ())
         skipped = OF_AN_INSTALLATION if kernel.built_by != self.triton else ()
@@ -277,6 +293,21 @@ def _with_denied(
     rows = [(item, entry) for item, entry in kernel.denied if fixed_types(item.key.arguments) == types]
     variants = [Variant(item.key, manifest.options[item.options]) for item, _ in rows]
     return with_denied(miss, kernel.entry.parameters, variants, [entry for _, entry in rows], values, options)
+
+
+def _other_settings(kernel: Prebuilt, tables: Mapping[Settings, Table], settings: Mapping[str, Constant]) -> Refusal:
+    """Every prebuilt variant was built under another setting: the nearest, and what differs."""
+    name = kernel.entry.name
+    rows = [(tuple(influences.differences(name, dict(held), settings)), table) for held, table in tables.items()]
+    problems, table = min(rows, key=lambda row: len(row[0]))
+    words = "; ".join(
+        f"{problem.where.partition(': ')[2]}: {problem.expected}; {problem.found}" for problem in problems
+    )
+    reason = (
+        f"{name}: no variant was built with the settings of this process ({words}); "
+        "set it as it was, or record and build with it"
+    )
+    return Refusal(name, reason, str(table.variants[0].key), problems)
 
 
 def _refused(miss: Miss) -> Refusal:

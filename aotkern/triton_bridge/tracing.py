@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from aotkern.build import closure, named
+from aotkern import closure
+from aotkern.build import named
 from aotkern.compileoptions import RESERVED
 from aotkern.errors import ProblemsError
 from aotkern.spec import VariantKey
@@ -122,13 +123,11 @@ def _recorded(asked: specialised.Asked, *, trial: bool) -> Row:
     explicit = {option: asked.options[option] for option in place.given if option in asked.options}
     options = {**{k: v for k, v in explicit.items() if k not in _BY_TRITON}, **asked.changed}
     key = VariantKey(name, asked.target, asked.arguments, tuple(sorted(options.items())))
-    functions = tuple(sorted((name, specialised.module_of(value)) for name, value in asked.functions.items()))
     version = str(getattr(sys.modules["triton"], "__version__", ""))
     return Recorded(
         key=VariantKey.parse(str(key)),
         module=module,
         source=asked.source,
-        functions=functions,
         constexprs=tuple(sorted(parameter.name for parameter in asked.function.params if parameter.is_constexpr)),
         heuristic=tuple(sorted(set(place.heuristic))),
         trial=trial,
@@ -155,7 +154,7 @@ def _unreachable(asked: specialised.Asked) -> str:
 
 
 def _made_of(asked: specialised.Asked) -> Iterable[Any]:
-    return (asked.function, *(asked.functions[name] for name in sorted(asked.functions)))
+    return asked.function, *asked.handed
 
 
 def _reads(asked: specialised.Asked) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from aotkern.build import closure
+from aotkern import closure
 from aotkern.digest import Digest
 from aotkern.errors import InputError
 from aotkern.spec import Constant

@@ -13,7 +13,7 @@ from making import GFX942, HEAD, edited, written
 from aotkern.build import registry
 from aotkern.build.registry import Source, load
 from aotkern.errors import InputError
-from aotkern.spec import Parameter
+from aotkern.spec import Parameter, expand
 
 RICH = (
     HEAD
@@ -93,7 +93,7 @@ def import_path(monkeypatch):
 
 @pytest.fixture
 def digest(tmp_path, monkeypatch):
-    """The digest of the one kernel of an edited `RICH`, beside an edited `HELPERS`."""
+    """The digests of the one kernel of an edited `RICH` and of its constants, beside an edited `HELPERS`."""
     count = iter(range(100))
 
     def of(*changes, helpers=(), folder=None, name="rich_here.py"):
@@ -103,7 +103,7 @@ def digest(tmp_path, monkeypatch):
         monkeypatch.setattr(sys, "path", [str(place), *sys.path])
         sys.modules.pop("helpers_here", None)
         (kernel,) = load([source])
-        return kernel.source
+        return kernel.source, tuple(name.partition("#")[2] for name in kernel.named)
 
     return of
 
@@ -311,7 +311,7 @@ def test_a_name_declared_twice_in_one_module_is_refused(tmp_path):
         load([written(tmp_path, text)])
 
 
-def test_two_functions_of_one_name_as_constants_are_refused(tmp_path):
+def test_two_functions_of_one_name_are_two_constants(tmp_path):
     text = (
         HEAD
         + """
@@ -334,8 +334,10 @@ def kernel(x, F: tl.constexpr):
 KERNELS = (Kernel(kernel, Space(("gfx942",), {"x": Pointer("fp32"), "F": Constexpr(made(1), made(2))})),)
 """
     )
-    with pytest.raises(InputError, match="functions with different names as constants, found two named act"):
-        load([written(tmp_path, text)])
+    (kernel,) = load([written(tmp_path, text)])
+    assert len(kernel.named) == 2
+    assert {name.partition("#")[0] for name in kernel.named} == {"kernels_here:act"}
+    assert len(expand(kernel.declaration, kernel.parameters, GFX942)) == 4
 
 
 FUNCTIONS = (
@@ -365,7 +367,7 @@ KERNELS = (
 
 def test_functions_are_found_in_tuples_and_in_defaults(tmp_path):
     (kernel,) = load([written(tmp_path, FUNCTIONS)])
-    assert sorted(kernel.functions) == ["first", "second"]
+    assert [name.partition("#")[0] for name in kernel.named] == ["kernels_here:first", "kernels_here:second"]
 
 
 @pytest.mark.parametrize(

@@ -65,13 +65,10 @@ def test_widening_leaves_constexprs_and_what_is_inside_tuples():
     ]
 
 
-def test_a_kernel_is_named_after_the_functions_it_is_given():
-    first = row("k[hip:gfx942](x:*fp32,F=&relu)", functions=(("relu", "m"),))
-    second = replace(row("k[hip:gfx942](x:*fp32,F=&gelu)"), functions=(("gelu", "m"),), source=Digest.of(b"other"))
-    assert keys(Trace.of([first, second]), GFX942) == [
-        "k.gelu[hip:gfx942](x:*fp32,F=&gelu)",
-        "k.relu[hip:gfx942](x:*fp32,F=&relu)",
-    ]
+def test_a_setting_of_one_back_end_is_not_asked_of_the_other():
+    trace = Trace.of([row('k[hip:gfx942](x:*fp32){AMDGCN_USE_BUFFER_OPS=False,TRITON_F32_DEFAULT="ieee"}')])
+    assert keys(trace, SM90) == ['k[cuda:90](x:*fp32){TRITON_F32_DEFAULT="ieee"}']
+    assert keys(trace, GFX942) == ['k[hip:gfx942](x:*fp32){AMDGCN_USE_BUFFER_OPS=False,TRITON_F32_DEFAULT="ieee"}']
 
 
 def test_only_chosen_trials_are_built():

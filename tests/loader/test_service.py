@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ from test_choosing import driver
 import aotkern
 from aotkern.arguments import Pointer
 from aotkern.deny import Deny
-from aotkern.errors import InputError, IntegrityError, MissError, TargetError, TrustError
+from aotkern.errors import InputError, MissError, TargetError, TrustError
 from aotkern.loader import LoadedBundles, discovery, owners
 
 X, OUT = Pointer(4096, "fp32", 64), Pointer(8192, "fp32", 64)

@@ -7,7 +7,9 @@ from aotkern.spec import Constant, Fixed, Group, Runtime, VariantKey
 from aotkern.spec.key import ELEMENT_TYPES, SCALAR_TYPES
 from aotkern.target import Target
 
-CONSTANTS = (st.integers() | st.floats() | st.text(max_size=5) | st.booleans() | st.none()).map(Constant.of)
+CONSTANTS = (st.integers() | st.floats(allow_nan=False) | st.text(max_size=5) | st.booleans() | st.none()).map(
+    Constant.of
+)
 SCALARS = st.builds(Runtime, st.sampled_from(SCALAR_TYPES), st.booleans())
 POINTERS = st.builds(
     Runtime, st.sampled_from(["*" + t for t in ELEMENT_TYPES] + ["*kfp32"]), st.booleans(), st.booleans()

@@ -164,7 +164,7 @@ def test_a_helper_that_torch_defines_is_part_of_the_identity(tmp_path, monkeypat
     import triton
     from torch._inductor.runtime import triton_helpers
 
-    from aotkern.build import closure
+    from aotkern import closure
 
     text = TEXT.replace("maximum", "minimum")
     before = closure.digest([generated(tmp_path, "cone", text).fused])

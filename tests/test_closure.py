@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from aotkern.build import registry
-from aotkern.build.closure import digest, names_read, normalised, readings
+from aotkern.closure import digest, names_read, normalised, readings
 
 
 @pytest.mark.parametrize(

@@ -11,20 +11,22 @@ from __future__ import annotations
 
 import ast
 import enum
+import functools
 import inspect
 import io
 import numbers
 import sys
 import textwrap
 import tokenize
-from collections.abc import Iterable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
 from aotkern.canonical import dumps
 from aotkern.digest import Digest
 from aotkern.errors import InputError
-from aotkern.spec import Constant
+from aotkern.spec import spelling
 
 _FOREIGN = frozenset({*sys.stdlib_module_names, "triton", "numpy", "torch"})
 _RECORDS = frozenset({("types", "SimpleNamespace"), ("argparse", "Namespace")})
@@ -59,8 +61,51 @@ def readings(functions: Iterable[Any]) -> dict[str, str]:
 def _walked(functions: Iterable[Any]) -> tuple[Digest, dict[str, str]]:
     made_of = list(functions)
     closure = _Closure(made_of[0] if made_of else None)
-    roots = [closure.reference(function) for function in made_of]
-    return Digest.of(dumps([roots, closure.rows]).encode()), dict(sorted(closure.readings.items()))
+    found = closure.digest(made_of)
+    return found, dict(sorted(closure.readings.items()))
+
+
+def identity(value: Any) -> str:
+    """The first 16 digits of the digest of a function or class.
+
+    They are remembered as long as it lives and its text stays the same, because a launch may ask for them; `forget`
+    makes whoever asks next look again at what it reads.
+    """
+    text = getattr(value, "src", None)
+    known = _KNOWN.get(id(value))
+    if known is None or known[0]() is not value or known[1] is not text:
+        # Its own defaults count: unlike a kernel's, no key overrides them.
+        known = _KNOWN[id(value)] = weakref.ref(value), text, _Closure(None).digest((value,)).hex[:16]
+    return known[2]
+
+
+_KNOWN: dict[int, tuple[Callable[[], object], object, str]] = {}
+
+
+def forget() -> None:
+    """Digest every function and class anew that is asked for from now on."""
+    _KNOWN.clear()
+
+
+def module_name(name: str) -> str:
+    """The name under which a module can be imported; a program that was started by its file is the module of that."""
+    main = vars(sys.modules[name]) if name == "__main__" and name in sys.modules else None
+    if main is None:
+        return name
+    spec = main.get("__spec__")
+    if spec is not None:
+        return str(spec.name)
+    return str(main.get("__file__", name)).rpartition("/")[2].removesuffix(".py")
+
+
+def function_module(function: Any) -> str:
+    """The module that defines a JIT function, as it can be imported."""
+    name = str(getattr(function, "module", None) or function.__module__)
+    if name == "__main__" and function.__globals__ is not vars(sys.modules[name]):
+        # It was read by `runpy`, or its module has been replaced since.
+        spec, file = function.__globals__.get("__spec__"), str(function.__globals__.get("__file__", name))
+        return str(spec.name) if spec is not None else file.rpartition("/")[2].removesuffix(".py")
+    return module_name(name)
 
 
 class _Closure:
@@ -81,6 +126,11 @@ class _Closure:
         self._numbers: dict[int, int] = {}
         self._alive: list[object] = []  # an address names an object only as long as that object lives
 
+    def digest(self, values: Iterable[Any]) -> Digest:
+        """The digest of what these are made of, together and in this order."""
+        roots = [self.reference(value) for value in values]
+        return Digest.of(dumps([roots, self.rows]).encode())
+
     def reference(self, value: object) -> list[Any]:
         """How a row speaks of a value: by its text, by a name, or by the number of another row."""
         if isinstance(value, ModuleType) or _is_foreign(value):
@@ -94,9 +144,10 @@ class _Closure:
         if is_constexpr(value):
             return ["constexpr", self.reference(getattr(value, "value", None))]
         try:
-            return ["constant", Constant.of(value).text]
+            text = spelling.plain(value, "constant")
         except InputError:
-            return self._instance(value)
+            text = None
+        return ["constant", text] if text is not None else self._instance(value)
 
     def _collection(self, value: dict[Any, Any] | frozenset[Any] | set[Any]) -> list[Any]:
         if isinstance(value, dict):
@@ -160,11 +211,9 @@ class _Closure:
 
     def _class(self, value: type) -> list[Any]:
         if issubclass(value, enum.Enum):
-            return [
-                "enum",
-                value.__qualname__,
-                [[name, self.reference(m.value)] for name, m in value.__members__.items()],
-            ]
+            members = [[name, self.reference(member.value)] for name, member in value.__members__.items()]
+            own = self._members(_methods(value))
+            return ["enum", value.__qualname__, members, *([own] if own else [])]
         bases = [self.reference(base) for base in value.__bases__]
         return ["class", value.__qualname__, bases, self._members(vars(value))]
 
@@ -223,9 +272,22 @@ def is_jit(value: object) -> bool:
     return hasattr(type(value), "cache_key") and hasattr(type(value), "get_capture_scope")
 
 
+def is_jit_function(value: object) -> bool:
+    """Whether this is a function as Triton's own decorators make it, and no subclass of another language's."""
+    kind = type(value)
+    own = kind.__module__ == "triton.runtime.jit" and kind.__name__ in ("JITFunction", "ConstexprFunction")
+    return own and is_jit(value)
+
+
 def is_constexpr(value: object) -> bool:
     """Whether this is a `tl.constexpr` object."""
     return type(value).__name__ == "constexpr" and type(value).__module__.partition(".")[0] == "triton"
+
+
+def _methods(value: type) -> dict[str, Any]:
+    """The functions that a class statement of an enum defines; the rest of it is made by Python."""
+    found = {name: getattr(item, "__func__", getattr(item, "fget", item)) for name, item in vars(value).items()}
+    return {name: item for name, item in found.items() if isinstance(item, FunctionType) and not _is_foreign(item)}
 
 
 def _is_foreign(value: object) -> bool:
@@ -255,6 +317,7 @@ def _raw(function: FunctionType) -> str:
         return ""  # made at run time, such as the methods of a named tuple: its class says all there is
 
 
+@functools.lru_cache(maxsize=4096)
 def names_read(text: str, *, defaults: bool = True) -> list[tuple[str, ...]]:
     """Every dotted name that a function reads from outside, sorted; what it has assigned before hides an outside name.
 
@@ -368,6 +431,7 @@ def _names(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ...]]:
             yield (inner.id, *parts)
 
 
+@functools.lru_cache(maxsize=4096)
 def normalised(text: str) -> str:
     """Source text without comments, blank lines, trailing spaces and common indentation."""
     text = textwrap.dedent(text)

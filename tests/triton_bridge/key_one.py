@@ -1,0 +1,9 @@
+"""One function named `act`."""
+
+import triton
+
+
+@triton.jit
+def act(x):
+    """Twice."""
+    return x * 2
