@@ -18,6 +18,8 @@ from aotkern.spec import ArgumentSpec, Constant, Fixed, FunctionName, Group, Run
 from aotkern.spec.key import flatten
 from aotkern.target import Target
 
+MAIN = ("__main__", "__mp_main__")
+"""Names of the program's own module: in the process that was started, and in those that multiprocessing spawns."""
 PINNED = ("enable_fp_fusion",)
 """Options that are always named, because their default depends on the environment."""
 
@@ -108,7 +110,7 @@ _DIGESTS: dict[object, tuple[tuple[Any, ...], Digest]] = {}
 def module_of(function: Any) -> str:
     """The module that defines a kernel; a program that was started by its file is the module of that file."""
     module = str(function.module)
-    if module != "__main__":
+    if module not in MAIN:
         return module
     main = function.__globals__
     spec = main.get("__spec__")

@@ -17,11 +17,14 @@ from aotkern.digest import Digest
 from aotkern.errors import InputError
 from aotkern.spec import Constant
 from aotkern.trace import GENERATED
+from aotkern.triton_bridge import specialised
 
 
 def is_generated(function: Any) -> bool:
     """Whether a kernel's module cannot be imported by name."""
-    return function.module != "__main__" and getattr(sys.modules.get(function.module), "__spec__", None) is None
+    return (
+        function.module not in specialised.MAIN and getattr(sys.modules.get(function.module), "__spec__", None) is None
+    )
 
 
 def write(function: Any) -> tuple[str, str]:
