@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from aotkern.build import closure
+from aotkern.build.reading import names_read
 from aotkern.digest import Digest
 from aotkern.errors import InputError
 from aotkern.spec import Constant
@@ -62,7 +63,7 @@ class _Writer:
     def _define(self, function: Any) -> None:
         name, text = function.__name__, closure.normalised(function.src)
         scope = function.get_capture_scope()
-        for read in sorted({chain[0] for chain in closure.names_read(text)} & scope.keys()):
+        for read in sorted({chain[0] for chain in names_read(text)} & scope.keys()):
             if scope[read] is not function:
                 self._bind(f"{function.__qualname__}: {read}", read, scope[read])
         decorator = "@triton.jit(noinline=True)" if getattr(function, "noinline", False) else "@triton.jit"

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from aotkern.build import registry
-from aotkern.build.closure import digest, names_read, normalised, readings
+from aotkern.build.closure import digest, normalised, readings
+from aotkern.build.reading import names_read
 
 
 @pytest.mark.parametrize(
