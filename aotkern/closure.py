@@ -9,7 +9,6 @@ name only: the manifest records the toolchain beside this digest.
 
 from __future__ import annotations
 
-import ast
 import enum
 import functools
 import inspect
@@ -19,13 +18,14 @@ import sys
 import textwrap
 import tokenize
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
 from aotkern.canonical import dumps
 from aotkern.digest import Digest
 from aotkern.errors import InputError
+from aotkern.reading import named_defaults, names_read
 from aotkern.spec import spelling
 
 _FOREIGN = frozenset({*sys.stdlib_module_names, "triton", "numpy", "torch"})
@@ -87,9 +87,13 @@ def forget() -> None:
     _KNOWN.clear()
 
 
+MAIN = ("__main__", "__mp_main__")
+"""Names of the program's own module: in the process that was started, and in those that multiprocessing spawns."""
+
+
 def module_name(name: str) -> str:
     """The name under which a module can be imported; a program that was started by its file is the module of that."""
-    main = vars(sys.modules[name]) if name == "__main__" and name in sys.modules else None
+    main = vars(sys.modules[name]) if name in MAIN and name in sys.modules else None
     if main is None:
         return name
     spec = main.get("__spec__")
@@ -101,7 +105,7 @@ def module_name(name: str) -> str:
 def function_module(function: Any) -> str:
     """The module that defines a JIT function, as it can be imported."""
     name = str(getattr(function, "module", None) or function.__module__)
-    if name == "__main__" and function.__globals__ is not vars(sys.modules[name]):
+    if name in MAIN and (name not in sys.modules or function.__globals__ is not vars(sys.modules[name])):
         # It was read by `runpy`, or its module has been replaced since.
         spec, file = function.__globals__.get("__spec__"), str(function.__globals__.get("__file__", name))
         return str(spec.name) if spec is not None else file.rpartition("/")[2].removesuffix(".py")
@@ -248,7 +252,7 @@ class _Closure:
 
     def _defaults(self, text: str, function: Any) -> list[Any]:
         """The values of default arguments that are not written out, for a caller that leaves these out."""
-        named = _named_defaults(text)
+        named = named_defaults(text)
         values = inspect.signature(function).parameters if named else {}
         found: list[Any] = []
         for name in named:
@@ -315,120 +319,6 @@ def _raw(function: FunctionType) -> str:
         return inspect.getsource(function)
     except (OSError, TypeError):
         return ""  # made at run time, such as the methods of a named tuple: its class says all there is
-
-
-@functools.lru_cache(maxsize=4096)
-def names_read(text: str, *, defaults: bool = True) -> list[tuple[str, ...]]:
-    """Every dotted name that a function reads from outside, sorted; what it has assigned before hides an outside name.
-
-    Args:
-        text: The function's text.
-        defaults: Whether names in its default arguments count.
-    """
-    tree = ast.parse(text)
-    function = tree.body[0]
-    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return sorted(_names([tree]))
-    given = function.args
-    own = [arg for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg) if arg]
-    body = _Body({arg.arg for arg in own}, function)
-    body.run(function.body)
-    around: list[ast.AST] = [*own, *function.decorator_list]
-    if defaults:
-        around += [value for value in (*given.defaults, *given.kw_defaults) if value is not None]
-    return sorted(body.read | set(_names(around)))
-
-
-def _named_defaults(text: str) -> list[str]:
-    """The parameters whose default is computed from names."""
-    function = ast.parse(text).body[0]
-    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return []
-    given = function.args
-    plain = [*given.posonlyargs, *given.args]
-    pairs = [*zip(plain[len(plain) - len(given.defaults) :], given.defaults, strict=True)]
-    pairs += [(arg, value) for arg, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value is not None]
-    return [arg.arg for arg, value in pairs if any(isinstance(node, ast.Name) for node in ast.walk(value))]
-
-
-class _Body:
-    """A function's statements, followed in order: Triton looks a name up outside until the function has assigned it.
-
-    Attributes:
-        read: The dotted names that are read from outside.
-    """
-
-    def __init__(self, own: set[str], function: ast.AST) -> None:
-        self.read: set[tuple[str, ...]] = set()
-        self._own = own
-        declared = (node.names for node in ast.walk(function) if isinstance(node, (ast.Global, ast.Nonlocal)))
-        self._outside = {name for names in declared for name in names}
-
-    def run(self, statements: Iterable[ast.stmt]) -> None:
-        """Follow a block."""
-        for statement in statements:
-            self._statement(statement)
-
-    def _statement(self, node: ast.stmt) -> None:
-        if isinstance(node, ast.Assign):
-            self._expressions(node.value)
-            self._assign(*node.targets)
-        elif isinstance(node, ast.AnnAssign):
-            self._expressions(node.annotation, node.value)
-            self._assign(*([node.target] if node.value else []))
-        elif isinstance(node, ast.If):
-            self._expressions(node.test)
-            then, otherwise = self._branch(node.body), self._branch(node.orelse)
-            self._own = then & otherwise
-        elif isinstance(node, (ast.For, ast.AsyncFor)):
-            self._expressions(node.iter)
-            self._branch(node.body, node.target)
-            self._branch(node.orelse)
-        elif isinstance(node, ast.While):
-            self._expressions(node.test)
-            self._branch(node.body)
-            self._branch(node.orelse)
-        elif isinstance(node, (ast.With, ast.AsyncWith)):
-            for item in node.items:
-                self._expressions(item.context_expr)
-                self._assign(*([item.optional_vars] if item.optional_vars else []))
-            self.run(node.body)
-        else:
-            self._expressions(node)
-
-    def _branch(self, statements: Iterable[ast.stmt], *targets: ast.expr) -> set[str]:
-        """Follow a block that may not run, or not always; the names that are the function's own at its end."""
-        before, self._own = self._own, set(self._own)
-        self._assign(*targets)
-        self.run(statements)
-        after, self._own = self._own, before
-        return after
-
-    def _assign(self, *targets: ast.expr) -> None:
-        for target in targets:
-            if isinstance(target, ast.Name):
-                self._own |= {target.id} - self._outside
-            elif isinstance(target, (ast.Tuple, ast.List)):
-                self._assign(*target.elts)
-            elif isinstance(target, ast.Starred):
-                self._assign(target.value)
-            else:
-                self._expressions(target)
-
-    def _expressions(self, *nodes: ast.AST | None) -> None:
-        there = (node for node in nodes if node is not None)
-        self.read |= {chain for chain in _names(there) if chain[0] not in self._own}
-
-
-def _names(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ...]]:
-    for node in (inner for outer in nodes for inner in ast.walk(outer)):
-        parts: list[str] = []
-        inner: ast.AST = node
-        while isinstance(inner, ast.Attribute):
-            parts.insert(0, inner.attr)
-            inner = inner.value
-        if isinstance(inner, ast.Name):
-            yield (inner.id, *parts)
 
 
 @functools.lru_cache(maxsize=4096)

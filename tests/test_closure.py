@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from aotkern.build import registry
-from aotkern.closure import digest, names_read, normalised, readings
+from aotkern.closure import digest, normalised, readings
+from aotkern.reading import names_read
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def only_option(function: _Command) -> _Command:
 def targets_option(*, required: bool) -> Callable[[_Command], _Command]:
     """`--target`, once for each target."""
     text = "A target such as gfx942, gfx950 or cuda:90; once for each." + (
-        "" if required else " Default: all declared."
+        "" if required else " Default: all that are declared, or recorded."
     )
     return click.option("--target", "-t", "targets", multiple=True, required=required, help=text)
 

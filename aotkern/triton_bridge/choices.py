@@ -179,8 +179,9 @@ class Choices:
         current = self._round
         if current is None or current.tuner is not tuner:
             return isinstance(driver.active, PaperDriver)
-        timed = bool(current.benched)
-        return current.invented or (not timed and current.candidates > 1 and isinstance(driver.active, PaperDriver))
+        if current.candidates == 1:
+            return False  # there was nothing to choose
+        return current.invented or (not current.benched and isinstance(driver.active, PaperDriver))
 
     def _note(self, tuner: Any, reason: str) -> None:
         try:

@@ -143,7 +143,7 @@ def _unreachable(asked: specialised.Asked) -> str:
         name = f"{specialised.module_of(function)}.{function.__qualname__}"
         if "<locals>" in name:
             return f"{name}: it is defined inside a function, and cannot be imported by name"
-        if specialised.module_of(function) == "__main__":
+        if specialised.module_of(function) in closure.MAIN:
             return f"{name}: its program is no file that could be imported"
         module = sys.modules.get(str(function.module))
         if module is None or (written.is_generated(function) and function is asked.function):
@@ -161,7 +161,7 @@ def _reads(asked: specialised.Asked) -> Iterator[tuple[str, str]]:
     """Values that were read from modules, by the names under which a build imports these modules."""
     for place, text in closure.readings(_made_of(asked)).items():
         module, _, name = place.partition(":")
-        if module == "__main__":
+        if module in closure.MAIN:
             yield f"{asked.module}:{name}", text
         elif getattr(sys.modules.get(module), "__spec__", None) is not None:
             yield place, text

@@ -15,13 +15,16 @@ from typing import Any
 from aotkern import closure
 from aotkern.digest import Digest
 from aotkern.errors import InputError
+from aotkern.reading import names_read
 from aotkern.spec import Constant
 from aotkern.trace import GENERATED
 
 
 def is_generated(function: Any) -> bool:
     """Whether a kernel's module cannot be imported by name."""
-    return function.module != "__main__" and getattr(sys.modules.get(function.module), "__spec__", None) is None
+    return (
+        function.module not in closure.MAIN and getattr(sys.modules.get(function.module), "__spec__", None) is None
+    )
 
 
 def write(function: Any) -> tuple[str, str]:
@@ -59,7 +62,7 @@ class _Writer:
     def _define(self, function: Any) -> None:
         name, text = function.__name__, closure.normalised(function.src)
         scope = function.get_capture_scope()
-        for read in sorted({chain[0] for chain in closure.names_read(text)} & scope.keys()):
+        for read in sorted({chain[0] for chain in names_read(text)} & scope.keys()):
             if scope[read] is not function:
                 self._bind(f"{function.__qualname__}: {read}", read, scope[read])
         decorator = "@triton.jit(noinline=True)" if getattr(function, "noinline", False) else "@triton.jit"

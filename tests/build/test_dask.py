@@ -281,7 +281,7 @@ def test_a_trace_is_built_on_a_cluster_with_text_of_generated_kernels(
     trace = tmp_path / "t.jsonl"
     trace.write_bytes(traced(modules, {}))
     monkeypatch.syspath_prepend(str(folder))
-    local = built(Source("trace", trace, allow_stale=True)).targets[GFX942].manifest
+    local = built(Source("trace", trace, allow_stale=True, generated=True)).targets[GFX942].manifest
     trace.write_bytes(traced(modules, {kernel.name: kernel.source for kernel in local.kernels}))
     vanishing(folder)
     there = ("--executor", "dask", "--scheduler", cluster.address)

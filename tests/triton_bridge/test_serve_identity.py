@@ -15,7 +15,7 @@ import aotkern
 from aotkern.build import builder, staleness, traceplan
 from aotkern.build.registry import Source
 from aotkern.bundle import Bundle
-from aotkern.errors import InputError, MissError
+from aotkern.errors import MissError
 from aotkern.target import Target
 from aotkern.trace import Trace
 from aotkern.triton_bridge.paper import paper_device
@@ -110,11 +110,16 @@ def test_what_was_edited_is_stale_and_named(made, tmp_path, old, new):
         served(made[1], module(tmp_path / "then", edited(TEXT, (old, new))))
 
 
-def test_a_stale_trace_is_refused_by_the_build(made, tmp_path, monkeypatch):
+def test_a_stale_kernel_is_left_out_of_the_build(made, tmp_path, monkeypatch):
     module(tmp_path / "then", edited(TEXT, ("value + ADDEND", "value - ADDEND")))
     monkeypatch.syspath_prepend(str(tmp_path / "then"))
-    with pytest.raises(InputError, match=r"kernel skewed\.put: expected the source that was recorded .* found stale"):
-        built(made[0], tmp_path / "out", GFX942)
+    (tmp_path / "plan.jsonl").write_bytes(traceplan.planned(made[0], GFX942, widen=False).to_bytes())
+    request = builder.Request((Source("trace", tmp_path / "plan.jsonl"),), GFX942, {})
+    result = builder.compile_targets(request)
+    assert not result.targets
+    ((kernel, kind, reason),) = {(row.kernel, row.kind, row.reason) for row in result.left_out}
+    assert (kernel, kind) == ("skewed.put", "stale")
+    assert reason.startswith("stale: its source has changed (recorded ")
 
 
 @pytest.mark.parametrize(("new", "proved"), [("ADDEND + value", True), ("value - ADDEND", False)])
