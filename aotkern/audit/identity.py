@@ -194,13 +194,13 @@ def _all(side: Side) -> set[str]:
 
 
 def _outside(baseline: Side, candidate: Side, only: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The candidate's variants outside of the patterns that the baseline does not have: of kernels that the patterns
-    mean in part, and of others.
+    """The candidate's variants outside of the patterns that the baseline does not have.
+
+    First those of kernels of which the patterns mean other variants, then those of other kernels.
     """
     extra = sorted(text for text in _all(candidate) - _all(baseline) if not selected(text, only))
     meant = {_kernel(text) for side in (baseline, candidate) for text in _all(side) if selected(text, only)}
-    rows = [text for text in extra if _kernel(text) in meant], [text for text in extra if _kernel(text) not in meant]
-    return rows
+    return [text for text in extra if _kernel(text) in meant], [text for text in extra if _kernel(text) not in meant]
 
 
 def _kernel(text: str) -> str:

@@ -97,6 +97,8 @@ def test_equal_files_have_no_changes(hsaco, build):
 
 
 def test_attributes_of_a_cubin_are_named_where_nvidia_names_them(build):
-    found = explain.changes(build("mixed", "cuda:90", num_warps=4).binary, build("mixed", "cuda:90", num_warps=8).binary, "x")
+    found = explain.changes(
+        build("mixed", "cuda:90", num_warps=4).binary, build("mixed", "cuda:90", num_warps=8).binary, "x"
+    )
     assert [name for name in found["attributes"] if name.endswith(("EIATTR_REQNTID", "EIATTR_MAX_THREADS"))]
     assert all(before != after for rows in found.values() for before, after in rows.values())
