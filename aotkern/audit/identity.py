@@ -18,7 +18,7 @@ from typing import Any
 from aotkern.audit.findings import Finding, Verdict
 from aotkern.audit.listing import Listings
 from aotkern.audit.sides import Side
-from aotkern.codeobject import explain, section_bytes
+from aotkern.codeobject import explain, recover, section_bytes
 from aotkern.codeobject.facts import CodeObject, Role
 from aotkern.errors import ProblemsError
 from aotkern.manifest import Manifest, VariantEntry
@@ -293,9 +293,12 @@ def _code_changes(before: CodeObject, after: CodeObject) -> dict[str, Any]:
 
 
 def _fields(baseline: Side, old: VariantEntry, candidate: Side, new: VariantEntry) -> dict[str, Any]:
-    """The fields that differ outside of the instructions, when both sides have their bytes."""
-    if baseline.read is None or candidate.read is None:
+    """The fields that differ outside of the instructions, as far as the bytes at hand say."""
+    if candidate.read is None:
         return {}
+    if baseline.read is None:
+        before = baseline.manifest.object(old.object).code
+        return dict(recover.changes(before, candidate.read(new.object), f"{candidate.label}: {new.text}"))
     where = f"{baseline.label}, {candidate.label}: {old.text}"
     return dict(explain.changes(baseline.read(old.object), candidate.read(new.object), where))
 
