@@ -255,7 +255,7 @@ def _compared(baseline: Side, old: VariantEntry, candidate: Side, new: VariantEn
         shared = [s.name for s in after.sections if s.role is Role.CODE and s.name in {b.name for b in before.sections}]
         details = {
             **_code_changes(before, after),
-            **_fields(baseline, old, candidate, new),
+            **({} if before.identity == after.identity else _fields(baseline, old, candidate, new)),
             **_first_difference(baseline, old, candidate, new, shared, listings),
             **details,
         }

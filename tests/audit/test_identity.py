@@ -402,7 +402,8 @@ def test_a_change_of_the_descriptor_is_named_in_every_report(sample, tmp_path):
     for ending in ("html", "md", "xml", "sarif", "json", "txt"):
         path = tmp_path / f"report.{ending}"
         files.write((path,), GateReport("audit identity", (step,), {}))
-        assert "float_denorm_mode_32" in path.read_text(), ending
+        plain = path.read_text().replace("\\", "")  # Markdown escapes underscores
+        assert "float_denorm_mode_32" in plain, ending
 
 
 # What lies outside of the patterns.
