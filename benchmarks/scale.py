@@ -75,6 +75,10 @@ class Fake:
         self.times["after plan, bytes"] = peak()
         return result
 
+    @property
+    def origins(self) -> Any:
+        return self._pool.origins
+
     def compile(self, keys: Any, seconds: float, done: Any, failed: Any) -> None:
         from aotkern import codeobject
         from aotkern.digest import Digest

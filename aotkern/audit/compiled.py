@@ -57,8 +57,8 @@ def _compiled(request: Request, tell: Tell) -> Compilation:
 
 
 def _sides(compilation: Compilation, label: str, doubt: str) -> list[Side]:
-    return [
-        Side(label, one.manifest, one.objects.__getitem__, doubt, tuple(key for key in compilation.aside if mark in key))
-        for one in compilation.targets.values()
-        for mark in [f"[{one.manifest.target}]("]
-    ]
+    sides: list[Side] = []
+    for target, one in compilation.targets.items():
+        aside = tuple(key for key in compilation.aside if f"[{target}](" in key)
+        sides.append(Side(label, one.manifest, one.objects.__getitem__, aside=aside, doubt=doubt))
+    return sides

@@ -18,7 +18,7 @@ from typing import Any
 from aotkern.audit.findings import Finding, Verdict
 from aotkern.audit.listing import Listings
 from aotkern.audit.sides import Side
-from aotkern.codeobject import explain, section_bytes
+from aotkern.codeobject import explain, recover, section_bytes
 from aotkern.codeobject.facts import CodeObject, Role
 from aotkern.errors import ProblemsError
 from aotkern.manifest import Manifest, VariantEntry
@@ -194,13 +194,13 @@ def _all(side: Side) -> set[str]:
 
 
 def _outside(baseline: Side, candidate: Side, only: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The candidate's variants outside of the patterns that the baseline does not have: of kernels that the patterns
-    mean in part, and of others.
+    """The candidate's variants outside of the patterns that the baseline does not have.
+
+    First those of kernels of which the patterns mean other variants, then those of other kernels.
     """
     extra = sorted(text for text in _all(candidate) - _all(baseline) if not selected(text, only))
     meant = {_kernel(text) for side in (baseline, candidate) for text in _all(side) if selected(text, only)}
-    rows = [text for text in extra if _kernel(text) in meant], [text for text in extra if _kernel(text) not in meant]
-    return rows
+    return [text for text in extra if _kernel(text) in meant], [text for text in extra if _kernel(text) not in meant]
 
 
 def _kernel(text: str) -> str:
@@ -255,7 +255,7 @@ def _compared(baseline: Side, old: VariantEntry, candidate: Side, new: VariantEn
         shared = [s.name for s in after.sections if s.role is Role.CODE and s.name in {b.name for b in before.sections}]
         details = {
             **_code_changes(before, after),
-            **_fields(baseline, old, candidate, new),
+            **({} if before.identity == after.identity else _fields(baseline, old, candidate, new)),
             **_first_difference(baseline, old, candidate, new, shared, listings),
             **details,
         }
@@ -293,9 +293,12 @@ def _code_changes(before: CodeObject, after: CodeObject) -> dict[str, Any]:
 
 
 def _fields(baseline: Side, old: VariantEntry, candidate: Side, new: VariantEntry) -> dict[str, Any]:
-    """The fields that differ outside of the instructions, when both sides have their bytes."""
-    if baseline.read is None or candidate.read is None:
+    """The fields that differ outside of the instructions, as far as the bytes at hand say."""
+    if candidate.read is None:
         return {}
+    if baseline.read is None:
+        before = baseline.manifest.object(old.object).code
+        return dict(recover.changes(before, candidate.read(new.object), f"{candidate.label}: {new.text}"))
     where = f"{baseline.label}, {candidate.label}: {old.text}"
     return dict(explain.changes(baseline.read(old.object), candidate.read(new.object), where))
 

@@ -17,6 +17,10 @@ LIBTRITON: Mapping[str, Mapping[str, str]] = {
         "cp311": "6468a93ed0e2a906ffcc3eda75bff34cf830e4e96b0aa54e6423730a925f8618",
         "cp312-abi3": "032368510e0cb8626ece319815972d8a35c8196ef013f049aa1b4ca39ede5be5",
     },
+    "3.8.0": {
+        "cp311": "309812db19bebbcb417807a0e335dfbab6627be43be4374a3693cba8be94f45f",
+        "cp310": "c3306b024133cf76abba389ac00c6dc9cb9127be6a0796aef2acf2134e5f082f",
+    },
 }
 """SHA-256 of `triton/_C/libtriton.so`, by version and wheel (Linux, x86-64). The first of a version speaks for all."""
 

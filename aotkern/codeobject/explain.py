@@ -114,7 +114,7 @@ def _flat(value: object, name: str) -> Iterator[tuple[str, Any]]:
 def _bytes(image: Image, besides: set[str]) -> dict[str, bytes]:
     """Loaded sections that are neither code nor named by their fields."""
     named = {*besides, ".nv.info"}
-    other = (".text", ".nv.info", ".dyn")
+    other = (".text", ".nv.info", ".dyn", ".hash", ".gnu.hash", ".relro_padding")
     return {
         section.name: bytes(section.data)
         for section in image.sections

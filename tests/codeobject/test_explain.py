@@ -6,7 +6,8 @@ import struct
 
 import pytest
 
-from aotkern.codeobject import descriptor, elf, explain
+from aotkern import codeobject
+from aotkern.codeobject import descriptor, elf, explain, recover
 
 REGISTERS = {"rsrc3": 44, "rsrc1": 48, "rsrc2": 52, "properties": 56, "preload": 58}
 """Where the registers stand in a descriptor, in bytes, by LLVM's table."""
@@ -97,6 +98,44 @@ def test_equal_files_have_no_changes(hsaco, build):
 
 
 def test_attributes_of_a_cubin_are_named_where_nvidia_names_them(build):
-    found = explain.changes(build("mixed", "cuda:90", num_warps=4).binary, build("mixed", "cuda:90", num_warps=8).binary, "x")
+    found = explain.changes(
+        build("mixed", "cuda:90", num_warps=4).binary, build("mixed", "cuda:90", num_warps=8).binary, "x"
+    )
     assert [name for name in found["attributes"] if name.endswith(("EIATTR_REQNTID", "EIATTR_MAX_THREADS"))]
     assert all(before != after for rows in found.values() for before, after in rows.values())
+
+
+# Against facts alone, as in a golden manifest.
+
+
+@pytest.mark.parametrize(
+    "field", [f for f in descriptor.FIELDS if f.width <= 10], ids=lambda f: f.name.replace(" ", "_")
+)
+def test_a_flipped_bit_is_found_from_the_digest_alone(hsaco, field):
+    other = with_bit(hsaco, place(hsaco) + REGISTERS[field.register], field.first)
+    before = codeobject.read(hsaco, "x")
+    assert recover.changes(before, other, "x") == explain.changes(hsaco, other, "x")
+
+
+def test_registers_that_move_together_are_found(hsaco):
+    at = place(hsaco)
+    other = with_bit(with_bit(hsaco, at + REGISTERS["rsrc1"], 2), at + REGISTERS["rsrc3"], 3)
+    found = recover.changes(codeobject.read(hsaco, "x"), other, "x")
+    assert set(found["descriptor"]) == {"granulated_workitem_vgpr_count", "accum_offset"}
+    assert found == explain.changes(hsaco, other, "x")
+
+
+@pytest.mark.parametrize("key", [".uniform_work_group_size", ".sgpr_spill_count"])
+def test_a_value_of_the_note_is_found_from_the_digest_alone(hsaco, key):
+    start = hsaco.index(key.encode(), elf.parse(hsaco, "x").section(".note").offset) + len(key)
+    other = hsaco[:start] + bytes([hsaco[start] ^ 1]) + hsaco[start + 1 :]
+    found = recover.changes(codeobject.read(hsaco, "x"), other, "x")
+    assert list(found["metadata"]) == [key]
+    assert found == explain.changes(hsaco, other, "x")
+
+
+def test_what_cannot_be_found_is_not_named(hsaco, build):
+    other = with_bit(with_bit(hsaco, place(hsaco) + REGISTERS["rsrc1"], 12), place(hsaco) + REGISTERS["rsrc2"], 24)
+    assert recover.changes(codeobject.read(hsaco, "x"), other, "x") == {}
+    assert recover.changes(codeobject.read(hsaco, "x"), hsaco, "x") == {}
+    assert recover.changes(codeobject.read(hsaco, "x"), build("mixed", "cuda:90").binary, "x") == {}
