@@ -100,6 +100,6 @@ def numerics(options: Options, rounds: int) -> Table:
 
 def counted(said: str) -> tuple[int, int]:
     """Variants and cases from what the audit says."""
-    found = re.search(r"clean \((\d+) variants, (\d+) cases\)", said)
+    found = re.search(r"(\d+) of \1 code objects, (\d+) cases .*wrong 0, could not tell 0", said)
     assert found, said
     return int(found[1]), int(found[2])

@@ -2,9 +2,9 @@
 
 A batch is some workgroups whose waves all exist at once. With `wave_order="lockstep"` the waves of a batch that stand
 at the same program counter execute together; where they part at a branch the ones that are behind go first, and they
-join again where they meet. In the other orders the waves of a workgroup run one after another, each up to a barrier: first to
-last, last to first, or shuffled anew at every barrier. Waves at the same place of their workgroups, of all those in the
-batch, run together as long as they do not part. Code without races gives the same result in every order.
+join again where they meet. In the other orders the waves of a workgroup run one after another, each up to a barrier:
+first to last, last to first, or shuffled anew at every barrier. Waves at the same place of their workgroups, of all
+those in the batch, run together as long as they do not part. Code without races gives the same result in every order.
 
 What is not modelled: time, hazards (missing waits and nops), caches, the rounding inside MFMA, the last place of
 transcendental functions.
