@@ -16,6 +16,7 @@ from functools import partial
 
 from aotkern.drivers.protocol import Device, Entry, Function, Launch, Load
 from aotkern.emulator import Buffer, Statistics, WaveOrder, run
+from aotkern.emulator.errors import RaceError
 from aotkern.errors import DriverError, InputError
 from aotkern.target import Backend, Target
 
@@ -34,7 +35,9 @@ class EmulatorDriver:
         seed: For a shuffled order.
         preload: Whether kernel arguments are preloaded into registers where the code supports it.
         limit: Most wave instructions of a launch, after which it is given up.
-        timeout: Most seconds of a launch, after which it is given up; None for as long as it takes.
+        timeout: Most seconds of a launch, after which it is given up; None for no bound.
+        detect_races: Whether a launch in which waves touch the same memory without an order ends in `RaceError`.
+        latest: Whether memory instructions take effect as late as the waits allow.
         last: What the last launch did; None when it did not end.
     """
 
@@ -43,6 +46,8 @@ class EmulatorDriver:
     preload: bool = True
     limit: int = 1 << 32
     timeout: float | None = None
+    detect_races: bool = False
+    latest: bool = False
     last: Statistics | None = None
     _images: dict[int, bytes] = field(default_factory=dict)
     _handles: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -103,25 +108,32 @@ class EmulatorDriver:
         """Execute every workgroup.
 
         Raises:
+            RaceError: With `detect_races`, waves touched the same memory without an order between them.
+            MissingWaitError: With `latest`, a register was touched before its load was waited for.
+            UndecidedError: The launch was given up: a limit, waves that wait in vain, or something unknown.
             EmulatorError: The code touched memory that the launch was not given.
-            UndecidedError: The code asks for what the emulator does not know, or was given up.
             MissingToolError: The extra `aotkern[emulator]` is not installed.
         """
         own = [(address, len(block)) for address, block in self._memory.items()]
         self.last = None
-        self.last = run(
-            self._images[launch.function.module],
-            grid=launch.grid,
-            threads=launch.threads,
-            kernarg=bytes(launch.arguments),
-            dynamic_lds=launch.shared,
-            buffers=_buffers([*launch.memory, *own]),
-            wave_order=self.wave_order,
-            seed=self.seed,
-            preload=self.preload,
-            limit=self.limit,
-            timeout=self.timeout,
-        )
+        try:
+            self.last = run(
+                self._images[launch.function.module],
+                grid=launch.grid,
+                threads=launch.threads,
+                kernarg=bytes(launch.arguments),
+                dynamic_lds=launch.shared,
+                buffers=_buffers([*launch.memory, *own]),
+                wave_order=self.wave_order,
+                seed=self.seed,
+                preload=self.preload,
+                limit=self.limit,
+                timeout=self.timeout,
+                detect_races=self.detect_races,
+                latest=self.latest,
+            )
+        except RaceError as error:
+            raise RaceError(error.races, launch.function.symbol) from error.__cause__
 
     def allocate(self, device: int, size: int, stream: int) -> int:
         """Host memory, aligned as the protocol says."""

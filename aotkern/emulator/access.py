@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -91,13 +92,20 @@ def gather(arena: Arena, addresses: Array, mask: Mask, transfer: Transfer) -> Ar
     if chosen.size == 0:
         return np.empty((transfer.count, 0), U32)
     region = arena.region(int(chosen.min()), int(chosen.max()), transfer.size)
+    watch = arena.watch
     if region is not None:
-        return read(region, (chosen - U64(region.address)).view(I64), transfer)
+        offsets = (chosen - U64(region.address)).view(I64)
+        if watch is not None:
+            watch.loads(region, offsets.reshape(-1), mask, transfer.size)
+        return read(region, offsets, transfer)
     flat = chosen.reshape(-1)
     values: Array = np.empty((transfer.count, flat.size), U32)
     try:
         for part, where in arena.runs(flat, transfer.size):
-            values[:, where] = read(part, (flat[where] - U64(part.address)).view(I64), transfer)
+            offsets = (flat[where] - U64(part.address)).view(I64)
+            if watch is not None:
+                watch.loads(part, offsets, mask, transfer.size, where)
+            values[:, where] = read(part, offsets, transfer)
     except AccessError as error:
         raise _at_lane(error, mask) from None
     return values.reshape(transfer.count, *chosen.shape)
@@ -120,7 +128,13 @@ def scatter(arena: Arena, addresses: Array, mask: Mask, transfer: Transfer, valu
             if not part.writable:
                 raise AccessError(f"store into {part.name}, which is read-only", int(where[0]), int(chosen[where[0]]))
             offsets = (chosen[where] - U64(part.address)).view(I64)
-            write(part, offsets, transfer, data if part is region else data[:, where])
+            given = data if part is region else data[:, where]
+            if arena.watch is None:
+                write(part, offsets, transfer, given)
+            else:
+                perform = partial(write, part, offsets, transfer, given)
+                among = None if part is region else where
+                arena.watch.stores(part, offsets, mask, transfer, given, perform, among)
     except AccessError as error:
         raise _at_lane(error, mask) from None
 
@@ -142,9 +156,32 @@ def write(region: Region, offsets: Array, transfer: Transfer, data: Array) -> No
         for index in range(transfer.count):
             region.write(offsets + 4 * index if index else offsets, data[index], 4)
         return
+    region.write(offsets, narrow(transfer, data)[0], transfer.unit)
+
+
+def narrow(transfer: Transfer, data: Array) -> list[Array]:
+    """What is stored of registers `(count, ...)`, element by element, each as wide as in memory."""
+    if transfer.unit == 4:
+        return list(data)
     element = data[0] >> U32(16) if transfer.half == "high" else data[0]
-    narrow = element.astype(np.uint8 if transfer.unit == 1 else U16)
-    region.write(offsets, narrow, transfer.unit)
+    return [element.astype(np.uint8 if transfer.unit == 1 else U16)]
+
+
+def read_lds(w: Waves, offsets: Array, transfer: Transfer) -> Array:
+    """`read` from the LDS, for the lanes of the waves' mask."""
+    if w.arena.watch is not None:
+        w.arena.watch.loads(w.arena.lds, offsets.reshape(-1), w.mask, transfer.size)
+    return read(w.arena.lds, offsets, transfer)
+
+
+def write_lds(w: Waves, offsets: Array, transfer: Transfer, data: Array) -> None:
+    """`write` to the LDS, for the lanes of the waves' mask."""
+    if w.arena.watch is None:
+        write(w.arena.lds, offsets, transfer, data)
+        return
+    perform = partial(write, w.arena.lds, offsets, transfer, data)
+    flat = data.reshape(len(data), -1)
+    w.arena.watch.stores(w.arena.lds, offsets.reshape(-1), w.mask, transfer, flat, perform)
 
 
 def deliver(w: Waves, target: int, transfer: Transfer, values: Array) -> None:
@@ -253,7 +290,8 @@ def update(region: Region, offsets: Array, atomic: Atomic, data: Array, expected
         after = np.asarray(atomic.combine(before.view(atomic.dtype), data[now])).view(unit)
         if expected is not None:
             after = np.where(before == expected[now], after, before)
-        region.write(offsets[now], after, atomic.size)
+        if not np.array_equal(before, after):
+            region.write(offsets[now], after, atomic.size)
         old[now] = before
         left = np.setdiff1d(left, now, assume_unique=True)
     return old

@@ -7,9 +7,9 @@ not lie wholly in one region raises `AccessError`, which the machine turns into 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -43,15 +43,19 @@ class Region:
         address: Where it begins.
         size: Bytes.
         name: For messages.
+        changes: How often something was written; an atomic that leaves its cell as it was does not count.
+        shadow: Who touched it, when races are to be found.
         stored: Whether anything was stored here.
         pages: Of large memory, the numbers of the pages in which something was stored; else empty.
     """
 
-    __slots__ = ("_data", "_views", "address", "name", "pages", "size", "stored", "writable")
+    __slots__ = ("_data", "_views", "address", "changes", "name", "pages", "shadow", "size", "stored", "writable")
 
     def __init__(self, name: str, address: int, data: Array, writable: bool) -> None:
         self.name, self.address, self.size, self.writable = name, address, len(data), writable
         self._data = data
+        self.changes = 0
+        self.shadow: Any = None
         self.stored = False
         self.pages: set[int] = set()
         self._views: dict[int, Array] = {}
@@ -73,8 +77,13 @@ class Region:
         each = offsets[..., None] + np.arange(width)
         return self._data.take(each).view(_UNITS[width])[..., 0]
 
+    def bytes_at(self, offsets: Array, size: int) -> Array:
+        """`size` bytes at each of some byte offsets, `(n, size)`."""
+        return np.asarray(self._data[offsets[:, None] + np.arange(size)])
+
     def write(self, offsets: Array, values: Array, width: int) -> None:
         """Set units of `width` bytes at byte offsets; of several writes to one place the last lane's stays."""
+        self.changes += 1
         self.stored = True
         if self.size >= LARGE:
             self.pages.update(np.unique(offsets // PAGE).tolist())
@@ -85,6 +94,36 @@ class Region:
             return
         each = offsets[..., None] + np.arange(width)
         self._data[each] = np.ascontiguousarray(values).view(np.uint8).reshape(each.shape)
+
+
+class Watch(Protocol):
+    """Who is told what waves do to memory.
+
+    Offsets are flat; `mask` says which lanes they belong to, and `where` which of those.
+    """
+
+    def barrier(self, groups: Array) -> None:
+        """All waves of some workgroups, by their numbers in the launch, have passed a barrier."""
+
+    def loads(self, region: Region, offsets: Array, mask: Array | bool, size: int, where: Array | None = None) -> None:
+        """Lanes read."""
+
+    def stores(
+        self,
+        region: Region,
+        offsets: Array,
+        mask: Array | bool,
+        transfer: Any,
+        data: Array,
+        perform: Callable[[], None],
+        where: Array | None = None,
+    ) -> None:
+        """Lanes write, when `perform` is called."""
+
+    def atomics(
+        self, region: Region, offsets: Array, mask: Array | bool, size: int, where: Array | None = None
+    ) -> None:
+        """Lanes read and write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +138,9 @@ class Arena:
         scratch: Scratch of all lanes of the batch, one after another.
         scratch_stride: Bytes from one lane's scratch to the next.
         scratch_size: Bytes that one lane may touch.
+        first_group: The number of the batch's first workgroup in the launch.
+        first_wave: The number of the batch's first wave in the launch.
+        watch: Who is told of every access, when races are to be found.
     """
 
     regions: tuple[Region, ...]
@@ -108,6 +150,9 @@ class Arena:
     scratch: Region
     scratch_stride: int
     scratch_size: int
+    first_group: int = 0
+    first_wave: int = 0
+    watch: Watch | None = None
 
     def region(self, lowest: int, highest: int, size: int) -> Region | None:
         """The region that holds every access of `size` bytes from `lowest` to `highest`, if one does."""

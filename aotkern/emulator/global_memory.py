@@ -20,9 +20,11 @@ from aotkern.emulator.access import (
     deliver,
     gather,
     read,
+    read_lds,
     scatter,
     update,
     write,
+    write_lds,
 )
 from aotkern.emulator.arena import AccessError, Region, UnmodelledError
 from aotkern.emulator.disassembler import Instruction
@@ -104,7 +106,12 @@ def _global_load(transfer: Transfer, *, flat: bool) -> Bind:
         def step_flat(w: Waves) -> None:
             place = full_lanes(address(w), w)
             window = aperture(w, place, transfer.size)
-            values = gather(w.arena, place, w.mask, transfer) if window is None else read(*window, transfer)
+            if window is None:
+                values = gather(w.arena, place, w.mask, transfer)
+            elif window[0] is w.arena.lds:
+                values = read_lds(w, window[1], transfer)
+            else:
+                values = read(*window, transfer)
             deliver(w, target, transfer, values)
 
         return step_flat if flat else step
@@ -147,8 +154,12 @@ def _global_store(transfer: Transfer, *, flat: bool) -> Bind:
             data = _values(w, source, transfer.count)
             if window is None:
                 scatter(w.arena, place, w.mask, transfer, data)
+                return
+            given = data if w.mask is True else data[:, w.lanes()]
+            if window[0] is w.arena.lds:
+                write_lds(w, window[1], transfer, given)
             else:
-                write(*window, transfer, data if w.mask is True else data[:, w.lanes()])
+                write(*window, transfer, given)
 
         return step
 
@@ -279,7 +290,7 @@ def _into_lds(w: Waves, values: Array, transfer: Transfer, offset: int) -> None:
     place = base + offset + np.arange(LANES) * step
     whole = Transfer(4, transfer.count)
     offsets = lds_offsets(w, place, step)
-    write(w.arena.lds, offsets, whole, values if isinstance(w.mask, bool) else values[:, w.mask])
+    write_lds(w, offsets, whole, values if isinstance(w.mask, bool) else values[:, w.mask])
 
 
 def _buffer_to_lds(instruction: Instruction, operands: Operands, transfer: Transfer) -> Step:
@@ -327,6 +338,8 @@ def _atomic_step(atomic: Atomic, source: int, target: int | None, place: Callabl
             if not region.writable:
                 raise AccessError(f"atomic on {region.name}, which is read-only", None, int(chosen[where[0]]))
             offsets = (chosen[where] - U64(region.address)).view(I64)
+            if w.arena.watch is not None:
+                w.arena.watch.atomics(region, offsets, mask, atomic.size, where)
             old[where] = update(region, offsets, atomic, given[where], None if expected is None else expected[where])
         if target is not None:
             lanes = np.ones((w.count, LANES), np.bool_) if isinstance(mask, bool) else mask

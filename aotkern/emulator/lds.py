@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from aotkern.emulator.access import Atomic, Transfer, active, atomics, deliver, read, update, write
+from aotkern.emulator.access import Atomic, Transfer, active, atomics, deliver, read_lds, update, write_lds
 from aotkern.emulator.arena import UnmodelledError
 from aotkern.emulator.disassembler import Instruction
 from aotkern.emulator.global_memory import lds_offsets
@@ -63,7 +63,7 @@ def _read(transfer: Transfer) -> Bind:
 
         def step(w: Waves) -> None:
             offsets = lds_offsets(w, place(w), transfer.size)
-            deliver(w, target, transfer, read(w.arena.lds, offsets, transfer))
+            deliver(w, target, transfer, read_lds(w, offsets, transfer))
 
         return step
 
@@ -77,7 +77,7 @@ def _write(transfer: Transfer) -> Bind:
 
         def step(w: Waves) -> None:
             offsets = lds_offsets(w, place(w), transfer.size)
-            write(w.arena.lds, offsets, transfer, _values(w, source, transfer.count))
+            write_lds(w, offsets, transfer, _values(w, source, transfer.count))
 
         return step
 
@@ -97,7 +97,7 @@ def _read_two(transfer: Transfer, scale: int) -> Bind:
 
         def step(w: Waves) -> None:
             offsets = [lds_offsets(w, place(w), transfer.size) for place in places]
-            found = [read(w.arena.lds, offset, transfer) for offset in offsets]  # both, before one is delivered
+            found = [read_lds(w, offset, transfer) for offset in offsets]  # both, before one is delivered
             for index, values in enumerate(found):
                 deliver(w, target + index * transfer.count, transfer, values)
 
@@ -114,7 +114,7 @@ def _write_two(transfer: Transfer, scale: int) -> Bind:
         def step(w: Waves) -> None:
             for place, source in zip(places, sources, strict=True):
                 offsets = lds_offsets(w, place(w), transfer.size)
-                write(w.arena.lds, offsets, transfer, _values(w, source, transfer.count))
+                write_lds(w, offsets, transfer, _values(w, source, transfer.count))
 
         return step
 
@@ -149,7 +149,7 @@ def _read_transposed(width: int) -> Bind:
         def step(w: Waves) -> None:
             if not isinstance(w.mask, bool):
                 raise UnmodelledError("transposed read with inactive lanes")
-            block = read(w.arena.lds, lds_offsets(w, place(w), 8), transfer)
+            block = read_lds(w, lds_offsets(w, place(w), 8), transfer)
             deliver(w, target, transfer, transposed(block, width))
 
         return step
@@ -175,6 +175,8 @@ def _atomic(atomic: Atomic, *, returns: bool) -> Bind:
         def step(w: Waves) -> None:
             offsets = lds_offsets(w, place(w), atomic.size).reshape(-1)
             there = None if expected is None else data(w, expected)
+            if w.arena.watch is not None:
+                w.arena.watch.atomics(w.arena.lds, offsets, w.mask, atomic.size)
             old = update(w.arena.lds, offsets, atomic, data(w, new), there)
             if target is not None:
                 halves = old.view(U32).reshape(-1, words).T

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from aotkern.emulator.control import Code, Next, ending, program_counter
 from aotkern.emulator.disassembler import Instruction, decode
@@ -22,11 +23,32 @@ class Block:
         instructions: All of them, with the one that ends the block.
         steps: What each does, without the one that ends the block.
         after: Where the waves go next.
+        poll: The last instruction with which a wave may wait for another one's store, if there is one.
     """
 
     instructions: tuple[Instruction, ...]
     steps: tuple[Step, ...]
     after: Next
+    poll: Instruction | None = None
+
+
+def _polls(instruction: Instruction) -> bool:
+    """Whether an instruction gets a value that other waves may change at any time: atomics, coherent loads."""
+    name = instruction.name
+    if "_atomic_" in name or name.startswith(("ds_cmpst_rtn", "ds_wrxchg_rtn")):
+        return True
+    coherent = instruction.modifier("sc0") is not None or instruction.modifier("sc1") is not None
+    return coherent and name.startswith(("global_load", "flat_load", "buffer_load"))
+
+
+class Wrap(Protocol):
+    """What stands around the code of a program."""
+
+    def step(self, instruction: Instruction, step: Step) -> Step:
+        """Around the step of an instruction."""
+
+    def end(self, instruction: Instruction, after: Next) -> Next:
+        """Around the end of a block."""
 
 
 class Program:
@@ -39,9 +61,20 @@ class Program:
         target: Whose instructions these are.
         operands: What the kernel declares.
         code: Where the image lies.
+        wrap: What stands around each step, and around the end of each block.
     """
 
-    def __init__(self, image: bytes, start: int, end: int, target: Target, operands: Operands, code: Code) -> None:
+    def __init__(
+        self,
+        image: bytes,
+        start: int,
+        end: int,
+        target: Target,
+        operands: Operands,
+        code: Code,
+        wrap: Wrap | None = None,
+    ) -> None:
+        self._wrap = wrap
         self._image, self._start, self._end, self._target = image, start, end, target
         self._operands, self._code = operands, code
         self.blocks: dict[int, Block] = {}
@@ -69,7 +102,10 @@ class Program:
             try:
                 after = ending(instruction, self._operands, self._code)
                 if after is not None:
-                    return Block(tuple(instructions), tuple(steps), after)
+                    poll = next((one for one in reversed(instructions) if _polls(one)), None)
+                    if self._wrap is not None:
+                        after = self._wrap.end(instruction, after)
+                    return Block(tuple(instructions), tuple(steps), after, poll)
                 steps.append(self._bound(instruction))
             except UndeclaredError as error:
                 raise EmulatorError(f"{error}", instruction.pc, instruction.text) from error
@@ -79,4 +115,5 @@ class Program:
     def _bound(self, instruction: Instruction) -> Step:
         if instruction.name == "s_getpc_b64":
             return program_counter(instruction, self._operands, self._code)
-        return bind(instruction, self._operands)
+        step = bind(instruction, self._operands)
+        return step if self._wrap is None else self._wrap.step(instruction, step)

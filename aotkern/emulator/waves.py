@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aotkern.emulator.arena import Arena
+from aotkern.emulator.disassembler import Instruction
 
 LANES = 64
 POISON = 0xFFC1FFC1
@@ -49,8 +50,13 @@ class Waves:
         group: `(waves,)` which workgroup of the launch each belongs to.
         lds: `(waves, 1)` where the LDS of each wave's workgroup begins in the arena's LDS.
         scratch: `(waves, 64)` where each lane's scratch begins in the arena's scratch.
-        spent: Instructions that these waves ran, for taking turns.
-        rank: Who goes first among waves that spent about as much.
+        spent: Instructions that these waves ran since their turn began.
+        turns: Turns that these waves had: who had fewer goes first.
+        rank: Who goes first among waves that had as many turns.
+        poll: The last instruction that may wait for another wave's store, since the turn began.
+        spin: The instruction with which these waves polled when they last came back to a loop.
+        worked: Whether the last turn was used up without polling.
+        queue: What is outstanding, where memory instructions take effect late.
         overflow: Whether f16 and fp8 conversions clamp instead of overflowing (bit 23 of MODE).
     """
 
@@ -63,6 +69,8 @@ class Waves:
         "number",
         "overflow",
         "pc",
+        "poll",
+        "queue",
         "rank",
         "scalar",
         "scalar_f32",
@@ -71,9 +79,12 @@ class Waves:
         "scc",
         "scratch",
         "spent",
+        "spin",
+        "turns",
         "vector",
         "vector_f32",
         "vector_i32",
+        "worked",
     )
 
     def __init__(self, arena: Arena, number: Array, group: Array, vector: Array, scalar: Array, scc: Array) -> None:
@@ -83,7 +94,11 @@ class Waves:
         self.scalar, self.scalar_f32, self.scalar_i32 = scalar, scalar.view(np.float32), scalar.view(np.int32)
         self.scalar_u64 = scalar.view(np.uint64)[:, :, 0]
         self.scc = scc
-        self.pc = self.spent = 0
+        self.pc = self.spent = self.turns = 0
+        self.poll: Instruction | None = None
+        self.spin: Instruction | None = None
+        self.worked = False
+        self.queue: Any = None
         self.rank: float = 0
         self.overflow = False
         self.lds = (group * arena.lds_stride).astype(np.int64)[:, None]
@@ -144,7 +159,21 @@ class Waves:
             self.scc[which],
         )
         made.pc, made.spent, made.overflow = self.pc, self.spent, self.overflow
+        made.turns, made.poll, made.spin = self.turns, self.poll, self.spin
+        made.worked = self.worked
+        made.queue = None if self.queue is None else self.queue.part(which)
         return made
+
+    def end_turn(self, *, worked: bool) -> None:
+        """Let others go first; `worked` as the attribute."""
+        self.turns += 1
+        self.spent = 0
+        self.spin, self.poll = self.poll or self.spin, None
+        self.worked = worked
+
+    def numbers(self) -> tuple[int, ...]:
+        """The waves' numbers in the launch."""
+        return tuple((self.number + self.arena.first_wave).tolist())
 
 
 def merged(parts: Sequence[Waves]) -> Waves:
@@ -159,7 +188,14 @@ def merged(parts: Sequence[Waves]) -> Waves:
         np.ascontiguousarray(np.concatenate([part.scalar for part in parts], axis=1)[:, order]),
         np.concatenate([part.scc for part in parts])[order],
     )
-    made.pc, made.spent, made.overflow = parts[0].pc, parts[0].spent, parts[0].overflow
+    queue = parts[0].queue
+    if queue is not None:
+        counts = [part.count for part in parts]
+        made.queue = queue.merged([part.queue for part in parts], counts, order)
+    made.pc, made.overflow = parts[0].pc, parts[0].overflow
+    made.spent, made.turns = max(part.spent for part in parts), max(part.turns for part in parts)
+    made.poll = next((part.poll for part in parts if part.poll is not None), None)
+    made.spin = next((part.spin for part in parts if part.spin is not None), None)
     return made
 
 

@@ -9,7 +9,7 @@ import pytest
 from bench import Bench
 
 from aotkern.emulator.arena import AccessError
-from aotkern.emulator.scheduler import Scheduler
+from aotkern.emulator.scheduler import Plan, Scheduler
 from aotkern.errors import EmulatorError
 
 ORDERS = ["lockstep", "forward", "reverse", "random"]
@@ -26,7 +26,8 @@ def finished(bench: Bench, text: str, groups: int = 1, order: Any = "lockstep", 
             super()._stop(current, why, after)
 
     with np.errstate(all="ignore"):
-        Watching(bench.program(text), order, 3, limit).run(bench.waves, groups)
+        plan = Plan(order, 3, limit, None, groups, bench.waves.count, groups)
+        Watching(bench.program(text), plan, iter([bench.waves])).run()
     return ended
 
 
