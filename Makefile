@@ -13,7 +13,7 @@ DEMO := --only 'cp_gather*' --only 'insert_*' --only '*NUM_SPLITS=4,*'
 demo: $(VENV)/demo.stamp
 	$(BIN)/aotkern build --target gfx942 --target gfx950 $(DEMO) --name demo --out out --jobs $(JOBS)
 	$(BIN)/aotkern audit --policy audits/demo.toml --jobs $(JOBS)
-	@echo "shown: these 110 variants are byte for byte those of the committed manifests, and each gave the reference's numbers"
+	@echo "shown: these variants are byte for byte those of the committed manifests, and each gave the reference's numbers"
 	@echo "in every case of the numerics audit, executed by an emulator; docs/numerics.md lists what that leaves open"
 
 test: $(VENV)/test.stamp

@@ -25,16 +25,17 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from aotkern.audit.cases import Case, CaseFunction, Typed
+from aotkern.audit.cases import Case, CaseFunction, Sparse
+from aotkern.audit.execution import PAGE, Execution, data_of, pages_of
 from aotkern.audit.executors import Emulated
-from aotkern.audit.numerics import choose, run_case
+from aotkern.audit.numerics import Outcome, choose, run_case
 from aotkern.bundle import Bundle
 from aotkern.codeobject import elf
 from aotkern.drivers.emulator import EmulatorDriver
@@ -96,6 +97,7 @@ class Recording:
     """
 
     on = "emulator"
+    order = "lockstep"
 
     def __init__(self, bundle: Path, target: Target, image: bytes | None = None, limit: int = 1 << 32) -> None:
         self._driver = Planted(limit=limit)
@@ -105,14 +107,27 @@ class Recording:
         self.instructions = 0
         self.executed: set[int] = set()
 
-    def run(self, variant: VariantEntry, case: Case, values: Mapping[str, Any]) -> None:
+    def run(self, variant: VariantEntry, case: Case, values: Mapping[str, Any]) -> Execution:
         """Launch once, and keep what stands in memory."""
-        self._emulated.run(variant, case, values)
-        arrays = (value.data if isinstance(value, Typed) else value for value in values.values())
-        self.memory.append(b"".join(array.tobytes() for array in arrays if isinstance(array, np.ndarray)))
+        execution = self._emulated.run(variant, case, values)
+        kept = (held(case.arguments.get(name), value, execution.stored.get(name, ())) for name, value in values.items())
+        self.memory.append(b"".join(kept))
         if self._driver.last is not None:
             self.instructions = max(self.instructions, self._driver.last.wave_instructions)
             self.executed.update(self._driver.last.addresses)
+        return execution
+
+
+def held(given: object, value: object, stored: Iterable[int]) -> bytes:
+    """What stands in an argument's memory; of sparse memory the pages that hold something or were stored to."""
+    array = data_of(value)
+    if array is None:
+        return b""
+    if not isinstance(given, Sparse):
+        return array.tobytes()
+    flat = array.reshape(-1).view(np.uint8)
+    pages = sorted(pages_of(given).union(stored))
+    return b"".join(page.to_bytes(8, "little") + flat[page * PAGE :][:PAGE].tobytes() for page in pages)
 
 
 @dataclass
@@ -141,7 +156,7 @@ class Subject:
         if seed not in self._right:
             recording = Recording(self.bundle, self.target)
             for case in self.drawn(seed):
-                if error := run_case(self.variant, case, recording, seed).error:
+                if error := failure(run_case(self.variant, case, recording, seed)):
                     raise SystemExit(f"{self.variant.text}: wrong before any change: {error}")
             self._right[seed] = recording
         return self._right[seed]
@@ -151,7 +166,7 @@ class Subject:
         right = self.right(seed)
         recording = Recording(self.bundle, self.target, image, limit=4 * right.instructions + 100_000)
         for case in self.drawn(seed):
-            if error := run_case(self.variant, case, recording, seed).error:
+            if error := failure(run_case(self.variant, case, recording, seed)):
                 return f"{case.name}: {error}", False
         return "", recording.memory == right.memory
 
@@ -187,6 +202,11 @@ class Subject:
             if error or not same:
                 return "not caught", f"only with seed {other}: {error or 'memory differs within the tolerance'}"
         return "equivalent", f"memory is equal with {1 + len(WIDER)} seeds"
+
+
+def failure(outcome: Outcome) -> str:
+    """Why a case does not pass, wrong or not to be told."""
+    return outcome.error or outcome.doubt
 
 
 def told(instruction: Instruction) -> tuple[object, ...]:

@@ -185,6 +185,9 @@ class _Attempt:
         except AotkernError as error:
             self.doubts.append(f"{where}{type(error).__name__}: {error}")
             return
+        except Exception as error:  # no memory, a driver that fails, a fault of our own: nothing was shown
+            self.doubts.append(f"{where}cannot be run: {type(error).__name__}: {error}")
+            return
         self.orders.append(executor.order)
         if execution is not None:
             ran.append(execution)

@@ -25,8 +25,12 @@ ORDERS: Mapping[str, Mapping[str, Any]] = {
     "forward": {"wave_order": "forward"},
     "reverse": {"wave_order": "reverse", "preload": False},
     "random": {"wave_order": "random"},
+    "races": {"detect_races": True},
+    "latest": {"latest": True},
 }
-"""Ways to run the waves of a launch, as options of the emulator. `reverse` also enters the code where a loader does
+"""Ways to run the waves of a launch, as options of the emulator. `races` is lockstep in which waves that touch the same
+memory without an order between them are a fault; in `latest` memory instructions take effect as late as the waits
+allow. `reverse` also enters the code where a loader does
 that preloads no arguments, so that both beginnings of a kernel are executed."""
 USUAL_ORDERS = ("lockstep", "reverse")
 """One in which waves go together, and one in which each goes as far as it can before the others begin."""

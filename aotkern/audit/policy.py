@@ -183,7 +183,7 @@ class Policy:
 _STEPS = ("verify", "identity", "resources", "reproducible", "coverage", "numerics", "replay", "jit")
 _READY = ("ready_pattern", "ready_file")
 _NUMERICS = ("most", "orders", "coverage", "limit", "timeout")
-ORDERS = ("lockstep", "forward", "reverse", "random")
+ORDERS = ("lockstep", "forward", "reverse", "random", "races", "latest")
 """Orders in which a numerics step may run waves."""
 
 

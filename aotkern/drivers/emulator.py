@@ -35,7 +35,7 @@ class EmulatorDriver:
         seed: For a shuffled order.
         preload: Whether kernel arguments are preloaded into registers where the code supports it.
         limit: Most wave instructions of a launch, after which it is given up.
-        timeout: Most seconds of a launch, after which it is given up; None for as long as it takes.
+        timeout: Most seconds of a launch, after which it is given up; None for no bound.
         detect_races: Whether a launch in which waves touch the same memory without an order ends in `RaceError`.
         latest: Whether memory instructions take effect as late as the waits allow.
         last: What the last launch did; None when it did not end.
@@ -110,8 +110,7 @@ class EmulatorDriver:
         Raises:
             RaceError: With `detect_races`, waves touched the same memory without an order between them.
             MissingWaitError: With `latest`, a register was touched before its load was waited for.
-            UndecidedError: The code asks for what the emulator does not know, or was given up: a limit, or waves that
-                wait in vain.
+            UndecidedError: The launch was given up: a limit, waves that wait in vain, or something unknown.
             EmulatorError: The code touched memory that the launch was not given.
             MissingToolError: The extra `aotkern[emulator]` is not installed.
         """

@@ -3,9 +3,10 @@
 A batch is some workgroups whose waves all exist at once. With `wave_order="lockstep"` the waves of a batch that stand
 at the same program counter execute together; where they part at a branch the ones that are behind go first, and they
 join again where they meet. In the other orders the waves of a workgroup run one after another, each up to a barrier or
-up to a loop that polls: first to last, last to first, or shuffled anew at every barrier; waves at the same place of
-their workgroups run together as long as they do not part. Code without races gives the same result in every order. Further batches start while the first ones only wait for others, until as many waves are alive as the device
-has room for.
+up to a loop that polls: first to last, last to first, or shuffled anew at every barrier. Waves at the same place of
+their workgroups, of all those in the batch, run together as long as they do not part. Code without races gives the
+same result in every order. Further batches start while the first ones only wait for others, until as many waves are
+alive as the device has room for.
 
 What is not modelled: time, hazards (missing waits and nops), caches, the rounding inside MFMA, the last place of
 transcendental functions.

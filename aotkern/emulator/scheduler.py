@@ -191,11 +191,9 @@ class Scheduler:
     def _pay(self, count: int, current: Waves) -> None:
         self._left -= count
         if self._left < 0:
-            limit = self._plan.limit
-            raise LimitError(f"more than {limit:,} wave instructions, the limit of a launch", current.pc)
+            raise LimitError(f"more than {self._plan.limit:,} wave instructions, the limit of a launch", current.pc)
         if self._deadline is not None and time.monotonic() > self._deadline:
-            most = f"{self._plan.timeout:g} seconds, the most that a launch may take"
-            raise LimitError(f"more than {most}", current.pc)
+            raise LimitError(f"more than {self._plan.timeout:g} seconds, the most that a launch may take", current.pc)
 
     def _meets(self, current: Waves) -> bool:
         """Whether other waves are at or behind this place."""

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from aotkern import schemas
-from aotkern.audit import numerics_jobs
+from aotkern.audit import numerics_jobs, policy
 from aotkern.audit.cases import Case, Exact, Ignored, Near, Sparse, Typed
-from aotkern.audit.executors import Emulated, Limits
+from aotkern.audit.executors import ORDERS, Emulated, Limits
 from aotkern.audit.findings import Verdict
 from aotkern.audit.judging import judge
 from aotkern.audit.numerics import NumericsReport, audit
@@ -330,3 +330,22 @@ def test_sparse_memory_is_compared_where_something_stands_or_was_stored() -> Non
     found[5 << 30] = 7
     assert not judge(found, Exact(after)).wrong
     assert "first at byte 5,368,709,120" in judge(found, Exact(after), {(5 << 30) // 4096}).wrong
+
+
+@pytest.mark.parametrize("kernel", ["total", "reverse"])
+def test_races_are_an_order_of_the_audit(bundle: Path, kernel: str) -> None:
+    change = without_barriers if kernel == "total" else (lambda _: None)
+    report = audited(part(bundle, kernel, change), orders=("races",))
+    assert report.verdict is Verdict.FINDINGS
+    assert "RaceError" in report.outcomes[0].error
+    assert "wave" in report.outcomes[0].error
+
+
+def test_right_code_passes_every_order(bundle: Path) -> None:
+    report = audited(part(bundle, "total"), orders=tuple(ORDERS))
+    assert report.verdict is Verdict.CLEAN, report.outcomes
+    assert report.outcomes[0].orders == tuple(ORDERS)
+
+
+def test_a_policy_knows_the_orders_of_the_executors() -> None:
+    assert tuple(ORDERS) == policy.ORDERS

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import sampled
 
-from aotkern.audit.cases import Case, Exact, Near, Typed
+from aotkern.audit.cases import Case, Exact, Near, Sparse, Typed
 from aotkern.audit.executors import Emulated
 from aotkern.audit.findings import Verdict
 from aotkern.audit.numerics import audit
@@ -146,7 +146,7 @@ def check(key: VariantKey, case: Case) -> None:
         assert expected.data.shape == data.shape
         if isinstance(expected, Exact):
             assert expected.data.dtype == data.dtype
-            assert not np.array_equal(expected.data, data), "nothing would be seen of a kernel that does nothing"
+            assert not same(expected.data, data), "nothing would be seen of a kernel that does nothing"
         else:
             assert isinstance(expected, Near)
             assert expected.data.dtype == np.float64
@@ -158,9 +158,14 @@ def check_value(name: str, spec: Runtime, value: object) -> None:
     """One argument is of its type and class."""
     if spec.is_pointer:
         data, element = (value.data, value.element) if isinstance(value, Typed) else (value, None)
-        assert isinstance(data, np.ndarray), name
+        assert isinstance(data, (np.ndarray, Sparse)), name
         kind, bits = data.dtype.kind, data.dtype.itemsize * 8
         assert (element or f"{'fp' if kind == 'f' else kind}{bits}") == spec.element, name
+        if isinstance(data, Sparse):
+            assert not spec.small, name
+            assert data.nbytes > 1 << 31, name
+            assert all(0 <= at <= data.nbytes - piece.nbytes for at, piece in data.pieces.items()), name
+            return
         assert data.flags.c_contiguous, name
         assert data.size, name
     elif spec.type == "fp32":
@@ -182,6 +187,8 @@ def test_inputs_follow_from_the_seed(kernel: str) -> None:
 def same(one: Any, two: Any) -> bool:
     if isinstance(one, Typed):
         one, two = one.data, two.data
+    if isinstance(one, Sparse):
+        return one.pieces.keys() == two.pieces.keys() and all(same(one.pieces[at], two.pieces[at]) for at in one.pieces)
     return one.tobytes() == two.tobytes() if isinstance(one, np.ndarray) else bool(one == two)
 
 

@@ -628,11 +628,12 @@ def test_a_function_in_a_wrapper_of_another_module_is_written_down(program):
 
 
 def test_the_module_of_a_program_is_its_file_in_spawned_processes_too(tmp_path):
+    from aotkern.closure import MAIN
     from aotkern.triton_bridge import specialised
 
     place = tmp_path / "prog_main.py"
     place.write_text(HEAD + "@triton.jit\ndef kernel(x):\n    tl.store(x, 1)\n")
-    for name in closure.MAIN:
+    for name in MAIN:
         scope = {"__name__": name, "__file__": str(place)}
         exec(compile(place.read_text(), str(place), "exec"), scope)
         assert specialised.module_of(scope["kernel"]) == "prog_main"
