@@ -17,8 +17,8 @@ then runs the same cases:
 The share that counts is that of `caught` among `caught` and `not caught`. That an equivalent is one rests on the inputs
 that were tried, so the report also says what the share would be if every equivalent were a mistake that nobody saw.
 
-With `--remove` an executed wait or barrier becomes `s_nop`, and the changed code runs with memory that is late and with
-the search for races. None is called equivalent: whatever is not noticed counts as `not caught`, also a wait with nothing
+With `--remove` an executed wait or barrier becomes `s_nop`, and the changed code runs with late memory and with the
+search for races. None is called equivalent: whatever is not noticed counts as `not caught`, also a wait with nothing
 outstanding and a barrier between accesses that do not meet.
 """
 
