@@ -1,6 +1,7 @@
 """How many wrong instructions the numerics audit finds: single bits flipped in instructions that were executed.
 
     python benchmarks/mutations.py BUNDLE... [--places 300] [--seed 0] [--json FILE]
+    python benchmarks/mutations.py BUNDLE... --remove s_waitcnt|s_barrier [--places 300] [--seed 0]
 
 The places are spread evenly over the kernels of all bundles, and within a kernel over a few of its variants. A place is
 an instruction that the audit's own cases execute, and one of its bits; both are drawn from the seed. The changed code
@@ -15,6 +16,10 @@ then runs the same cases:
 
 The share that counts is that of `caught` among `caught` and `not caught`. That an equivalent is one rests on the inputs
 that were tried, so the report also says what the share would be if every equivalent were a mistake that nobody saw.
+
+With `--remove` an executed wait or barrier becomes `s_nop`, and the changed code runs with late memory and with the
+search for races. None is called equivalent: whatever is not noticed counts as `not caught`, also a wait with nothing
+outstanding and a barrier between accesses that do not meet.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import struct
 import sys
 import time
 from collections import Counter
@@ -50,6 +56,8 @@ WIDER = tuple(range(101, 109))
 """Seeds of the further inputs that tell an equivalent mutation."""
 IDLE = WITHOUT_EFFECT | {"s_endpgm"}
 """Instructions whose operand means nothing to an emulator."""
+NOP = 0xBF800000
+"""`s_nop 0`, as long as a wait or a barrier."""
 HINTS = ("sc0", "sc1", "nt")
 VARIANTS = 3
 """Most variants of one kernel that are changed."""
@@ -62,7 +70,7 @@ class Mutation:
     Attributes:
         key: The variant.
         offset: Of the instruction, in the image.
-        bit: Counted from the lowest bit of its first byte.
+        bit: Counted from the lowest bit of its first byte; -1 where the whole instruction was taken out.
         before: The instruction.
         after: What it became.
         result: `caught`, `no effect`, `equivalent` or `not caught`.
@@ -99,8 +107,10 @@ class Recording:
     on = "emulator"
     order = "lockstep"
 
-    def __init__(self, bundle: Path, target: Target, image: bytes | None = None, limit: int = 1 << 32) -> None:
-        self._driver = Planted(limit=limit)
+    def __init__(
+        self, bundle: Path, target: Target, image: bytes | None = None, limit: int = 1 << 32, strict: bool = False
+    ) -> None:
+        self._driver = Planted(limit=limit, detect_races=strict, latest=strict)
         self._driver.image = image
         self._emulated = Emulated(bundle, target.arch, self._driver)
         self.memory: list[bytes] = []
@@ -161,21 +171,39 @@ class Subject:
             self._right[seed] = recording
         return self._right[seed]
 
-    def judge(self, image: bytes, seed: int) -> tuple[str, bool]:
+    def judge(self, image: bytes, seed: int, strict: bool = False) -> tuple[str, bool]:
         """The first error of changed code, and whether all memory is as it should be, bit by bit."""
         right = self.right(seed)
-        recording = Recording(self.bundle, self.target, image, limit=4 * right.instructions + 100_000)
+        recording = Recording(self.bundle, self.target, image, 4 * right.instructions + 100_000, strict)
         for case in self.drawn(seed):
             if error := failure(run_case(self.variant, case, recording, seed)):
                 return f"{case.name}: {error}", False
         return "", recording.memory == right.memory
 
+    def place(self, offset: int) -> int:
+        """Where an offset of the image stands in the file."""
+        loads = elf.parse(self.image, self.variant.text).loads
+        load = next(load for load in loads if load.address <= offset < load.address + load.size)
+        return offset - load.address + load.offset
+
+    def executed(self, name: str, seed: int) -> list[tuple[int, Instruction]]:
+        """Executed instructions of a name, with their offsets in the image."""
+        offsets = sorted(self.right(seed).executed)
+        found = [(offset, decode(self.image, self.target, self.place(offset))) for offset in offsets]
+        return [(offset, instruction) for offset, instruction in found if instruction.name == name]
+
+    def remove(self, offset: int, before: Instruction, seed: int) -> Mutation:
+        """Put `s_nop` in place of a wait or a barrier."""
+        image = bytearray(self.image)
+        struct.pack_into("<I", image, self.place(offset), NOP)
+        error, _ = self.judge(bytes(image), seed, strict=True)
+        result = "caught" if error else "not caught"
+        return Mutation(self.variant.text, offset, -1, before.text, "s_nop 0", result, error)
+
     def mutate(self, rng: np.random.Generator, seed: int) -> Mutation:
         """Flip one bit of one executed instruction."""
         offset = int(rng.choice(sorted(self.right(seed).executed)))
-        parsed = elf.parse(self.image, self.variant.text)
-        load = next(load for load in parsed.loads if load.address <= offset < load.address + load.size)
-        place = offset - load.address + load.offset
+        place = self.place(offset)
         before = decode(self.image, self.target, place)
         bit = int(rng.integers(len(before.code) * 8))
         image = bytearray(self.image)
@@ -229,6 +257,22 @@ def subjects(paths: list[Path], cases: Mapping[str, CaseFunction], seed: int) ->
             ]
 
 
+def removals(
+    kernels: list[list[Subject]], arguments: argparse.Namespace, rng: np.random.Generator
+) -> list[tuple[Subject, int, Instruction]]:
+    """The waits or barriers that are taken out: those of one variant of each kernel, drawn where they are too many."""
+    if not arguments.remove:
+        return []
+    first = [kernel[0] for kernel in kernels]
+    all_of_them = [
+        (subject, offset, before)
+        for subject in first
+        for offset, before in subject.executed(arguments.remove, arguments.seed)
+    ]
+    chosen = rng.permutation(len(all_of_them))[: arguments.places]
+    return [all_of_them[index] for index in sorted(chosen)]
+
+
 def report(mutations: list[Mutation]) -> str:
     """A row for each kernel and target, and the sum."""
     rows: dict[str, Counter[str]] = {}
@@ -258,6 +302,7 @@ def main() -> None:
     parser.add_argument("--cases", default="aotkern_kernels.cases", help="module with CASES")
     parser.add_argument("--places", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--remove", choices=("s_waitcnt", "s_barrier"), help="take these out, at most so many places")
     parser.add_argument("--json", type=Path, help="every mutation, one a line")
     arguments = parser.parse_args()
     cases = importlib.import_module(arguments.cases).CASES
@@ -265,7 +310,10 @@ def main() -> None:
     rng = np.random.default_rng(arguments.seed)
     started = time.perf_counter()
     mutations: list[Mutation] = []
-    for place in range(arguments.places):
+    for number, (subject, offset, before) in enumerate(removals(kernels, arguments, rng)):
+        mutations.append(subject.remove(offset, before, arguments.seed))
+        print(f"{number + 1} {mutations[-1]}", file=sys.stderr, flush=True)
+    for place in range(0 if arguments.remove else arguments.places):
         kernel = kernels[place % len(kernels)]
         subject = kernel[place // len(kernels) % len(kernel)]
         mutations.append(subject.mutate(rng, arguments.seed))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +23,7 @@ from aotkern.codeobject import elf
 from aotkern.drivers.emulator import EmulatorDriver
 from aotkern.emulator.disassembler import disassemble
 from aotkern.spec import Fixed, Runtime, VariantKey
+from aotkern.target import Target
 from kernels import reference
 from kernels.cases import CASES, attention
 from kernels.selectors import SplitPlan, live_splits, slice_bounds
@@ -91,6 +94,41 @@ def test_wave_order_and_preload_make_no_difference(bundle: Path, order: Any) -> 
     report = audit(manifest, cheap, Emulated(bundle, manifest.target.arch, driver))
     assert report.outcomes
     assert not report.findings
+
+
+def test_shipped_kernels_have_no_race_and_miss_no_wait(bundle: Path) -> None:
+    manifest = Bundle.open(bundle).manifest
+    names = ("decode_reduce", "insert_compressed_cache", "compress_columns", "pack_ragged")
+    cheap = {name: CASES[name] for name in names}
+    driver = EmulatorDriver(detect_races=True, latest=True)
+    report = audit(manifest, cheap, Emulated(bundle, manifest.target.arch, driver))
+    assert report.outcomes
+    assert not report.findings, "\n".join(finding.message for finding in report.findings)
+
+
+def test_each_barrier_of_a_shipped_kernel_is_missed(tmp_path: Path, compile_environment: None) -> None:
+    """In lockstep, which gives the right numbers without any of them."""
+    key = sampled.pick("decode_partial_gfx950", "gfx950", NUM_SPLITS=9, ADAPTIVE=True)
+    code = sampled.compiled_variant(key).data
+    cases = {key.kernel: lambda one, seed: itertools.islice(CASES[key.kernel](one, seed), 1)}
+    races = 0
+    places = list(barriers(code, key.target))
+    for number, place in enumerate(places):
+        changed = bytearray(code)
+        struct.pack_into("<I", changed, place, 0xBF800000)  # s_nop 0
+        path = sampled.write_bundle(tmp_path / f"{number}.aotk", [key], {key: bytes(changed)})
+        driver = EmulatorDriver(detect_races=True)
+        report = audit(Bundle.open(path).manifest, cases, Emulated(path, "gfx950", driver))
+        races += any("RaceError" in outcome.error for outcome in report.outcomes)
+    assert races == len(places) > 5
+
+
+def barriers(code: bytes, target: Target) -> Iterator[int]:
+    """Where barriers stand in the file."""
+    text = elf.parse(code, "test").section(".text")
+    for found in disassemble(code[text.offset : text.offset + text.size], target):
+        if found.name == "s_barrier":
+            yield text.offset + found.pc
 
 
 def test_a_planted_wrong_kernel_is_found(tmp_path: Path, compile_environment: None) -> None:
