@@ -87,7 +87,8 @@ def run(
         code: The HSACO's bytes.
         grid: Workgroups in x, y and z; an empty grid runs nothing.
         threads: Work-items of a workgroup, a multiple of 64.
-        kernarg: The visible kernel arguments as the code object lays them out (hidden ones are filled in); pointers are addresses in `buffers`.
+        kernarg: The visible kernel arguments as the code object lays them out; pointers are addresses in `buffers`.
+            Hidden arguments are filled in.
         dynamic_lds: LDS in bytes beyond what the code object declares.
         buffers: All global memory that the kernel may touch; it is changed in place.
         wave_order: How waves take turns; see the module's docstring.

@@ -9,6 +9,7 @@ from aotkern.emulator.disassembler import Instruction, listing
 from aotkern.emulator.operands import OperandError, Operands
 from aotkern.emulator.table import bind
 from aotkern.emulator.valu import Step
+from aotkern.emulator.waves import Waves
 from aotkern.errors import EmulatorError
 from aotkern.target import Target
 
@@ -67,14 +68,28 @@ class Program:
             instructions.append(instruction)
             pc = instruction.end
             try:
-                after = ending(instruction, self._operands, self._code)
+                step, after = bound(instruction, self._operands, self._code)
                 if after is not None:
                     return Block(tuple(instructions), tuple(steps), after)
-                steps.append(self._bound(instruction))
+                steps.append(step)
             except (OperandError, ValueError, KeyError, IndexError) as error:
                 raise EmulatorError(f"{error}", instruction.pc, instruction.text) from error
 
-    def _bound(self, instruction: Instruction) -> Step:
-        if instruction.name == "s_getpc_b64":
-            return program_counter(instruction, self._operands, self._code)
-        return bind(instruction, self._operands)
+
+def bound(instruction: Instruction, operands: Operands, code: Code) -> tuple[Step, Next | None]:
+    """What an instruction does, and how it ends its block; None when the block goes on.
+
+    Raises:
+        OperandError: The emulator does not know it, a modifier or an operand of it.
+        ValueError, KeyError, IndexError: It is spelt as no compiler spells it.
+    """
+    after = ending(instruction, operands, code)
+    if after is not None:
+        return _nothing, after
+    if instruction.name == "s_getpc_b64":
+        return program_counter(instruction, operands, code), None
+    return bind(instruction, operands), None
+
+
+def _nothing(_: Waves) -> None:
+    """The step of what ends a block."""
