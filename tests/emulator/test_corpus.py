@@ -18,7 +18,7 @@ def _chosen() -> list[tuple[int, str]]:
     rng = random.Random(SEED)
     kinds: dict[str, list[int]] = {}
     for place, one in enumerate(CONFIGURATIONS):
-        if not one.refused and "odds" != one.kind:
+        if not one.refused:
             kinds.setdefault(one.kind, []).append(place)
     return [
         (place, rng.choice(("gfx942", "gfx950")))
