@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TRITONS ?= 3.8.0 3.7.1 3.6.0
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test asan fuzz tritons lint manifests gate bench page clean
+.PHONY: demo test asan fuzz corpus tritons lint manifests gate bench page clean
 
 # A part of the shipped kernels, so that it takes a minute or two; `make gate` does all of them.
 DEMO := --only 'cp_gather*' --only 'insert_*' --only '*NUM_SPLITS=4,*'
@@ -47,6 +47,10 @@ lint: $(VENV)/test.stamp
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
+
+# Every kernel configuration of the emulator's corpus on both targets; prints the table of docs/emulator.md.
+corpus: $(VENV)/test.stamp
+	$(BIN)/python -m tests.emulator.corpus --jobs $(JOBS)
 
 # The release gate: every variant, built anew, against audits/policy.toml; its reports lie beside the bundles.
 gate: $(VENV)/test.stamp

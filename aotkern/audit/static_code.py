@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aotkern.audit.findings import Finding, Verdict
 from aotkern.audit.sides import Side
+from aotkern.emulator import executable
+from aotkern.emulator.executable import Unknown
 from aotkern.emulator.static import Fault, Flaw, check
 from aotkern.errors import InputError
 from aotkern.target import Backend, Target
@@ -28,11 +30,14 @@ class StaticReport:
         target: Its target.
         flaws: For each code object that has any, under the key of the first variant that uses it.
         objects: How many code objects were walked.
+        unknown: Instructions that the emulator cannot execute, by the same keys. They are no findings: a numerics audit
+            that comes to them could not tell.
     """
 
     target: Target
     flaws: Mapping[str, tuple[Flaw, ...]]
     objects: int
+    unknown: Mapping[str, tuple[Unknown, ...]] = field(default_factory=dict)
 
     @property
     def counts(self) -> Mapping[Fault, int]:
@@ -68,6 +73,18 @@ class StaticReport:
         seen = ", ".join(f"{count} x {fault.value}" for fault, count in sorted(self.counts.items()))
         return f"{self.objects} code objects walked: {seen or 'nothing seen'}"
 
+    @property
+    def not_executable(self) -> str:
+        """Which instructions the emulator cannot execute; empty when it knows all."""
+        counts: Counter[str] = Counter()
+        for kinds in self.unknown.values():
+            for kind in kinds:
+                counts[kind.mnemonic] += kind.count
+        if not counts:
+            return ""
+        names = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
+        return f"{counts.total()} instructions that the emulator cannot execute: {names}"
+
 
 def audit(side: Side) -> StaticReport:
     """Walk the code of every code object of a bundle.
@@ -83,8 +100,12 @@ def audit(side: Side) -> StaticReport:
     for variant in manifest.variants:
         first.setdefault(variant.object.hex, variant.text)
     flaws: dict[str, tuple[Flaw, ...]] = {}
+    unknown: dict[str, tuple[Unknown, ...]] = {}
     for entry in manifest.objects:
         key = first[entry.digest.hex]
-        if found := check(side.read(entry.digest), f"{side.label}: {key}"):
+        code = side.read(entry.digest)
+        if found := check(code, f"{side.label}: {key}"):
             flaws[key] = found
-    return StaticReport(manifest.target, flaws, len(manifest.objects))
+        if kinds := executable.unknown(code, f"{side.label}: {key}"):
+            unknown[key] = kinds
+    return StaticReport(manifest.target, flaws, len(manifest.objects), unknown)

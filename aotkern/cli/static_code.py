@@ -20,8 +20,9 @@ def run(bundle: Path, as_json: bool) -> NoReturn:
     """Does the machine code of BUNDLE show faults without being run?
 
     Walks every path of every AMD code object: loads whose result is read before the wait that they need, branches out
-    of the code, bytes that are no instruction of the target, registers beyond the declared ones. Reads of registers
-    that nothing wrote are counted and are no findings. Hazards that need nops are not checked.
+    of the code, bytes that are no instruction of the target, registers beyond the declared ones, barriers before which
+    this wave's writes to LDS were not waited for. Reads of registers that nothing wrote are counted and are no
+    findings, and so are instructions that the emulator cannot execute. Hazards that need nops are not checked.
     """
     report = static_code.audit(Side.bundle(bundle))
     common.finish(report.verdict, as_json=as_json, document=machine(report), text=text(report))

@@ -11,6 +11,7 @@ from aotkern.emulator.errors import UnsupportedError
 from aotkern.emulator.operands import OperandError, Operands, UndeclaredError
 from aotkern.emulator.table import bind
 from aotkern.emulator.valu import Step
+from aotkern.emulator.waves import Waves
 from aotkern.errors import EmulatorError
 from aotkern.target import Target
 
@@ -101,20 +102,35 @@ class Program:
             instructions.append(instruction)
             pc = instruction.end
             try:
-                after = ending(instruction, self._operands, self._code)
+                step, after = bound(instruction, self._operands, self._code)
                 if after is not None:
                     poll = next((one for one in reversed(instructions) if _polls(one)), None)
                     if self._wrap is not None:
                         after = self._wrap.end(instruction, after)
                     return Block(tuple(instructions), tuple(steps), after, poll)
-                steps.append(self._bound(instruction))
+                if self._wrap is not None and instruction.name != "s_getpc_b64":
+                    step = self._wrap.step(instruction, step)
+                steps.append(step)
             except UndeclaredError as error:
                 raise EmulatorError(f"{error}", instruction.pc, instruction.text) from error
             except (OperandError, ValueError, KeyError, IndexError) as error:
                 raise UnsupportedError(f"{error}", instruction.pc, instruction.text) from error
 
-    def _bound(self, instruction: Instruction) -> Step:
-        if instruction.name == "s_getpc_b64":
-            return program_counter(instruction, self._operands, self._code)
-        step = bind(instruction, self._operands)
-        return step if self._wrap is None else self._wrap.step(instruction, step)
+
+def bound(instruction: Instruction, operands: Operands, code: Code) -> tuple[Step, Next | None]:
+    """What an instruction does, and how it ends its block; None when the block goes on.
+
+    Raises:
+        OperandError: The emulator does not know it, a modifier or an operand of it.
+        ValueError, KeyError, IndexError: It is spelt as no compiler spells it.
+    """
+    after = ending(instruction, operands, code)
+    if after is not None:
+        return _nothing, after
+    if instruction.name == "s_getpc_b64":
+        return program_counter(instruction, operands, code), None
+    return bind(instruction, operands), None
+
+
+def _nothing(_: Waves) -> None:
+    """The step of what ends a block."""

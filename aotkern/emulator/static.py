@@ -69,15 +69,26 @@ class _Pending:
 
     Attributes:
         counter: Which counter it is in.
-        later: How many later ones of that counter it has at least been followed by.
+        later: How many later ones of that counter it has at least been followed by. For one in two counters: 1 when
+            the first has been waited for, 2 when the other has.
     """
 
     counter: Counter
     later: int
 
+    def merged(self, other: _Pending) -> _Pending:
+        """What is known of it where two paths meet."""
+        if self.counter is Counter.FLAT and other.counter is Counter.FLAT:
+            return _Pending(self.counter, self.later & other.later)
+        return other if other.later < self.later else self
 
+
+Stack = tuple[int, ...]
+"""Where open calls return to, the innermost last."""
 # In place of a register: LDS that this wave writes itself, and LDS that a load of it fills.
 _LDS_WRITTEN, _LDS_FILLED, _LDS_FILLED_ONCE = -1, -2, -3
+_BARRIERS = -4  # crossed since a load into LDS without any wait for vmcnt
+_MANY_BARRIERS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +105,14 @@ class _State:
     written: frozenset[int]
     pending: tuple[tuple[int, _Pending], ...] = ()
     values: tuple[tuple[Place, int], ...] = ()
-    stack: tuple[int, ...] = ()
+    stack: Stack = ()
 
     def merged(self, other: _State) -> _State:
         """What is known where two paths meet."""
         pending = dict(self.pending)
         for register, load in other.pending:
             known = pending.get(register)
-            pending[register] = load if known is None or load.later < known.later else known
+            pending[register] = load if known is None else known.merged(load)
         values = tuple(item for item in self.values if item in other.values)
         return _State(self.written | other.written, _in_order(pending), values, self.stack)
 
@@ -144,7 +155,7 @@ class _Walk:
         self._kernel, self._operands = kernel, operands
         start, end = kernel.text
         self._listing = listing(kernel.image[start:end], kernel.target, start)
-        self._known: dict[tuple[int, tuple[int, ...]], _State] = {}
+        self._known: dict[tuple[int, Stack], _State] = {}
         self._constants = Constants(operands)
         self._decoded: dict[int, tuple[Instruction, Effects]] = {}
         self.flaws: set[Flaw] = set()
@@ -205,8 +216,8 @@ class _Walk:
                 self._flaw(instruction.pc, Fault.NEVER_WRITTEN, instruction.text, name)
         if instruction.name == "s_waitcnt":
             _wait(instruction, pending)
-        elif instruction.name == "s_barrier" and _LDS_WRITTEN in pending:
-            self._flaw(instruction.pc, Fault.MISSING_WAIT, instruction.text, "LDS that ds_write sets: lgkmcnt")
+        elif instruction.name == "s_barrier":
+            self._judge_barrier(instruction, pending)
         elif _FROM_LDS.match(instruction.name):
             self._judge_fill(instruction, written, pending)
         for register in effect.writes:
@@ -216,6 +227,17 @@ class _Walk:
             _age(effect.counter, pending)
             pending |= dict.fromkeys(effect.writes, _Pending(effect.counter, 0))
             self._note_lds(instruction, effect.counter, written, pending)
+
+    def _judge_barrier(self, instruction: Instruction, pending: dict[int, _Pending]) -> None:
+        """Other waves read behind a barrier what this one wrote, and what its loads have filled."""
+        if _LDS_WRITTEN in pending:
+            self._flaw(instruction.pc, Fault.MISSING_WAIT, instruction.text, "LDS that ds_write sets: lgkmcnt")
+        crossed = pending.get(_BARRIERS)
+        if crossed is not None and crossed.later < _MANY_BARRIERS:
+            pending[_BARRIERS] = _Pending(crossed.counter, crossed.later + 1)
+        if crossed is not None and crossed.later + 1 >= _MANY_BARRIERS:
+            detail = f"LDS that a load fills, without a wait over {_MANY_BARRIERS} barriers: vmcnt"
+            self._flaw(instruction.pc, Fault.MISSING_WAIT, instruction.text, detail)
 
     def _judge_fill(self, instruction: Instruction, written: set[int], pending: dict[int, _Pending]) -> None:
         """A read of LDS while every load into LDS that there was may still be outstanding, and nothing else set it."""
@@ -234,39 +256,46 @@ class _Walk:
                 written.add(_LDS_FILLED)
             pending[_LDS_FILLED] = _Pending(counter, 0)
             written.add(_LDS_FILLED_ONCE)
+            pending.setdefault(_BARRIERS, _Pending(Counter.FLAT, 0))
 
-    def _ways(
-        self, last: Instruction, values: Values, stack: tuple[int, ...]
-    ) -> list[tuple[int, tuple[int, ...]]] | None:
+    def _ways(self, last: Instruction, values: Values, stack: Stack) -> list[tuple[int, Stack]] | None:
         """Where an instruction leads and which calls are open there, when it does not just go on."""
-        if last.name == "s_endpgm":
-            return []
-        if last.name in ("s_setpc_b64", "s_swappc_b64"):
-            target = self._constants.address(last.operands[-1], values)
-            if target is None and last.name == "s_setpc_b64" and stack:
-                target = stack[-1]  # the end of a function whose return address cannot be followed
-            if target is None:
-                self._flaw(last.pc, Fault.UNKNOWN_JUMP, last.text, last.operands[-1])
-                return []
-            ways = [(target, _after_jump(last, target, stack))]
-        elif last.name == "s_call_b64":
-            ways = [(called(last), (*stack, last.end))]
-        elif last.name == "s_branch":
-            ways = [(branch_target(last), stack)]
-        elif last.name.startswith("s_cbranch"):
-            ways = [(branch_target(last), stack), (last.end, stack)]
-        elif last.end >= self._kernel.text[1]:
-            ways = [(last.end, stack)]
-        else:
+        ways = self._leads(last, values, stack)
+        if ways is None and last.end < self._kernel.text[1]:
             return None
-        if len(ways[0][1]) > _DEEPEST:
-            self._flaw(last.pc, Fault.UNKNOWN_JUMP, last.text, f"more than {_DEEPEST} calls inside one another")
-            return []
         start, end = self._kernel.text
-        for target, _ in ways:
+        inside = []
+        for target, calls in [(last.end, stack)] if ways is None else ways:
             if not start <= target < end or target % 4:
                 self._flaw(last.pc, Fault.LEAVES_TEXT, last.text, f"{target:#x} is outside {start:#x} to {end:#x}")
-        return [way for way in ways if start <= way[0] < end and way[0] % 4 == 0]
+            elif len(calls) > _DEEPEST:
+                self._flaw(last.pc, Fault.UNKNOWN_JUMP, last.text, f"more than {_DEEPEST} calls inside one another")
+            else:
+                inside.append((target, calls))
+        return inside
+
+    def _leads(self, last: Instruction, values: Values, stack: Stack) -> list[tuple[int, Stack]] | None:
+        name = last.name
+        if name == "s_endpgm":
+            return []
+        if name in ("s_setpc_b64", "s_swappc_b64"):
+            return self._jumps(last, values, stack)
+        if name == "s_call_b64":
+            return [(called(last), (*stack, last.end))]
+        if name == "s_branch":
+            return [(branch_target(last), stack)]
+        if name.startswith("s_cbranch"):
+            return [(branch_target(last), stack), (last.end, stack)]
+        return None
+
+    def _jumps(self, jump: Instruction, values: Values, stack: Stack) -> list[tuple[int, Stack]]:
+        target = self._constants.address(jump.operands[-1], values)
+        if target is None and jump.name == "s_setpc_b64" and stack:
+            target = stack[-1]  # the end of a function whose return address cannot be followed
+        if target is None:
+            self._flaw(jump.pc, Fault.UNKNOWN_JUMP, jump.text, jump.operands[-1])
+            return []
+        return [(target, _after_jump(jump, target, stack))]
 
     def _flaw(self, pc: int, fault: Fault, text: str, detail: str) -> None:
         self.flaws.add(Flaw(pc, fault, text, detail))
@@ -276,15 +305,21 @@ def _wait(instruction: Instruction, pending: dict[int, _Pending]) -> None:
     """Take away what an `s_waitcnt` waits for; what arrives in any order needs a wait for none outstanding."""
     limits = {name: int(value) for name, value in _WAIT.findall(instruction.text)}
     vector, lds = limits.get("vmcnt", _UNLIMITED), limits.get("lgkmcnt", _UNLIMITED)
+    arrived = (vector == 0) + 2 * (lds == 0)
     done: dict[Counter, Callable[[_Pending], bool]] = {
         Counter.VECTOR: lambda load: load.later >= vector,
         Counter.LDS: lambda load: load.later >= lds,
         Counter.SCALAR: lambda _: lds == 0,
-        Counter.FLAT: lambda _: lds == 0 and vector == 0,
+        Counter.FLAT: lambda load: load.later | arrived == 3,
     }
     for register, load in list(pending.items()):
-        if done[load.counter](load):
+        if register == _BARRIERS:
+            if "vmcnt" in limits:
+                del pending[register]
+        elif done[load.counter](load):
             del pending[register]
+        elif load.counter is Counter.FLAT:
+            pending[register] = _Pending(load.counter, load.later | arrived)
 
 
 def _age(counter: Counter, pending: dict[int, _Pending]) -> None:
@@ -310,7 +345,7 @@ def _overtakes(register: int, effect: Effects, load: _Pending) -> bool:
     return register not in effect.reads and effect.counter is load.counter and load.counter in _MOST
 
 
-def _after_jump(jump: Instruction, target: int, stack: tuple[int, ...]) -> tuple[int, ...]:
+def _after_jump(jump: Instruction, target: int, stack: Stack) -> Stack:
     """The open calls behind a jump: one more after a call, less after a return."""
     if jump.name == "s_swappc_b64":
         return (*stack, jump.end)

@@ -157,14 +157,23 @@ def permute(instruction: Instruction, operands: Operands) -> Step:
 
 
 def swizzle(instruction: Instruction, operands: Operands) -> Step:
-    """`ds_swizzle_b32`: quads permuted, or and/or/xor masks on the lane within 32.
+    """`ds_swizzle_b32`: quads permuted, lanes within 32 rotated, or and/or/xor masks on them.
 
     The decoder spells the pattern in many ways, so it is taken from the encoding, whose first 16 bits it is.
+
+    Raises:
+        OperandError: The bit-reversing pattern (FFT), which is not modelled.
     """
     target, register = (operands.vector(text) for text in instruction.operands[:2])
     pattern = int.from_bytes(instruction.code[:2], "little")
     lane = np.arange(LANES)
-    if pattern & 0x8000:
+    if pattern >> 13 == 0b111:
+        raise OperandError("ds_swizzle_b32 with the pattern FFT")
+    if pattern >> 13 == 0b110:
+        by = pattern >> 5 & 31
+        down = bool(pattern >> 10 & 1)  # to lower lanes' values: lane n reads lane n - by
+        origin = (lane & 32) + ((lane & 31) + (-by if down else by)) % 32
+    elif pattern & 0x8000:
         chosen = (pattern >> (2 * (lane & 3))) & 3
         origin = (lane & ~3) + chosen
     else:

@@ -120,8 +120,16 @@ def _packed_words(operation: Operation, *, real: bool = False, signed: bool = Fa
         texts = instruction.operands[1:]
         wholes = [_whole(operands, text, real=real) for text in texts]
         clamp = instruction.modifier("clamp") is not None
-        if clamp and not real:
-            raise OperandError("clamp on a packed integer instruction")
+        least, most = (-(1 << 15), (1 << 15) - 1) if signed else (0, (1 << 16) - 1)
+
+        def compute(fetches: list[Fetch], w: Waves) -> Array:
+            values = [fetch(w) for fetch in fetches]
+            if not clamp:
+                return np.asarray(operation(*values))
+            if real:
+                return clamped(np.asarray(operation(*values)))
+            return np.clip(operation(*[value.astype(np.int64) for value in values]), least, most)
+
         select, select_high, negate, negate_high = _halves(instruction, len(texts))
         lows, highs = (
             [
@@ -136,9 +144,7 @@ def _packed_words(operation: Operation, *, real: bool = False, signed: bool = Fa
             return np.asarray(bits & U32(0xFFFF))
 
         def step(w: Waves) -> None:
-            low = np.asarray(operation(*[fetch(w) for fetch in lows]))
-            high = np.asarray(operation(*[fetch(w) for fetch in highs]))
-            low, high = (code(clamped(part) if clamp else part) for part in (low, high))
+            low, high = code(compute(lows, w)), code(compute(highs, w))
             w.write(target, low | (high << U32(16)))
 
         return step

@@ -13,7 +13,8 @@ def text(report: StaticReport) -> str:
     """The findings, then what was walked and the verdict."""
     lines = [f"{finding.state}: {finding.subject}\n    {finding.message}" for finding in report.findings]
     parts = [limited(lines, "findings")] if lines else []
-    return "\n\n".join([*parts, f"{report.target}: {report.summary}\nstatic: {report.verdict}"])
+    last = [f"{report.target}: {report.summary}", report.not_executable, f"static: {report.verdict}"]
+    return "\n\n".join([*parts, "\n".join(filter(None, last))])
 
 
 def machine(report: StaticReport) -> dict[str, Any]:
@@ -34,6 +35,18 @@ def machine(report: StaticReport) -> dict[str, Any]:
             }
             for key, flaws in report.flaws.items()
             for flaw in flaws
+        ],
+        cannot_execute=[
+            {
+                "key": key,
+                "pc": kind.pc,
+                "mnemonic": kind.mnemonic,
+                "count": kind.count,
+                "instruction": kind.instruction,
+                "reason": kind.reason,
+            }
+            for key, kinds in report.unknown.items()
+            for kind in kinds
         ],
     )
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from bench import Bench
 from isa import M32, integers
+
+from aotkern.emulator.operands import OperandError
 
 A, B = integers(1), integers(2)
 SOME = 0xF00F_0FF0_3C3C_8001
@@ -92,3 +96,20 @@ def test_swizzle(pattern: int) -> None:
         else:
             source = lane // 32 * 32 + ((lane % 32 & pattern & 31 | pattern >> 5 & 31) ^ pattern >> 10 & 31)
         assert got == A[source]
+
+
+@pytest.mark.parametrize(("text", "origin"), [
+    ("swizzle(ROTATE,0,1)", lambda lane: (lane & 32) + (lane + 1) % 32),
+    ("swizzle(ROTATE,1,5)", lambda lane: (lane & 32) + ((lane & 31) - 5) % 32),
+    ("swizzle(ROTATE,0,31)", lambda lane: (lane & 32) + ((lane & 31) + 31) % 32),
+])  # fmt: skip
+def test_a_swizzle_that_rotates(text: str, origin: Callable[[int], int]) -> None:
+    bench = Bench()
+    bench.set(1, list(range(64)))
+    bench.run(f"ds_swizzle_b32 v0, v1 offset:{text}")
+    assert bench.lanes(0) == [origin(lane) for lane in range(64)]
+
+
+def test_a_swizzle_that_reverses_bits_is_refused() -> None:
+    with pytest.raises(OperandError, match="FFT"):
+        Bench().run("ds_swizzle_b32 v0, v1 offset:swizzle(FFT,1)")

@@ -276,3 +276,20 @@ def test_small_leftovers() -> None:
     assert bench.lanes(4) == [struct.unpack("<I", struct.pack("<f", value))[0] for value in sixteenths]
     assert bench.lanes(5) == [(a << 1 & M32) ^ (197 if a >> 31 else 0) for a in A]
     assert GLOBAL
+
+
+@pytest.mark.parametrize(
+    ("name", "sign"), [("v_pk_add_u16", 1), ("v_pk_sub_u16", -1), ("v_pk_add_i16", 1), ("v_pk_sub_i16", -1)]
+)
+def test_packed_integers_saturate(name: str, sign: int) -> None:
+    bench = Bench()
+    bench.set(1, A)
+    bench.set(2, B)
+    bench.run(f"{name} v0, v1, v2 clamp")
+    low, high, read = (-32768, 32767, s16) if name.endswith("i16") else (0, M16, lambda value: value & M16)
+
+    def exact(a: int, b: int) -> int:
+        halves = [clip(read(a >> at) + sign * read(b >> at), low, high) & M16 for at in (0, 16)]
+        return halves[0] | halves[1] << 16
+
+    assert bench.lanes(0) == each_lane(exact, A, B)

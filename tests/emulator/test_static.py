@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import emulated_kernels
 import pytest
+import static_kernels
 import torch
 from bench import assembled
 from emulated import EmulatorLauncher
 
 from aotkern import codeobject
 from aotkern.codeobject import elf
+from aotkern.emulator.constants import Constants
 from aotkern.emulator.disassembler import Instruction, disassemble
 from aotkern.emulator.effects import effects
+from aotkern.emulator.kernel import Kernel
 from aotkern.emulator.operands import Operands
 from aotkern.emulator.static import Fault, Flaw, check
+from aotkern.target import Target
 
 NOP = assembled("s_nop 0", "gfx950")
 ARCHS = pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
@@ -162,3 +168,114 @@ def test_what_instructions_read_and_write(text: str) -> None:
     writes, reads = CASES[text]
     assert {register_name(number, operands) for number in found.writes} == set(writes.split())
     assert {register_name(number, operands) for number in found.reads} == set(reads.split())
+
+
+def flawless(text: str, arch: str = "gfx942") -> list[tuple[Fault, str]]:
+    """What the check finds in hand-written code that takes the place of a kernel's beginning."""
+    code = compiled(arch, "softmax")
+    kernel = Kernel.read(code)
+    # Its two entries are 256 bytes apart: both run this.
+    changed = patched(code, kernel.entry, assembled("s_branch 63", arch))
+    changed = patched(changed, kernel.entry + 256, assembled(text, arch))
+    return [(flaw.fault, flaw.detail) for flaw in check(changed) if flaw.fault is not Fault.NEVER_WRITTEN]
+
+
+@ARCHS
+def test_calls_are_followed_into_functions_and_back(arch: str) -> None:
+    device = EmulatorLauncher.of(arch, static_kernels)
+    i32 = torch.zeros(4, dtype=torch.int32)
+    kernel, _ = device.compiled(static_kernels.calls, (i32, i32, 7), {"num_warps": 1})
+    code = kernel.asm["hsaco"]
+    assert [flaw for flaw in check(code) if flaw.fault is not Fault.NEVER_WRITTEN] == []
+    places = [i for i in text_of(code)[1] if i.name == "global_store_dword"]
+    assert places, "the store stands behind the calls"
+    last = places[-1]
+    raw = assembled("v_mov_b32_e32 v200, v0", arch) + NOP
+    assert (last.pc, Fault.UNDECLARED) in [(flaw.pc, flaw.fault) for flaw in check(patched(code, last.pc, raw))]
+
+
+def test_a_load_may_overtake_an_earlier_one_of_its_counter() -> None:
+    loads = "global_load_dword v1, v0, s[0:1]\n" * 2
+    assert flawless(loads + "s_waitcnt vmcnt(0)\nv_mov_b32_e32 v2, v1\ns_endpgm") == []
+    assert flawless(loads + "s_waitcnt vmcnt(1)\nv_mov_b32_e32 v2, v1\ns_endpgm") == [(Fault.MISSING_WAIT, "v1: vmcnt")]
+    mixed = "global_load_dword v1, v0, s[0:1]\nds_read_b32 v1, v0\ns_waitcnt vmcnt(0) lgkmcnt(0)\ns_endpgm"
+    assert flawless(mixed) == [(Fault.MISSING_WAIT, "v1: vmcnt")]
+
+
+@pytest.mark.parametrize(("count", "found"), [(62, 1), (63, 0)])
+def test_a_full_counter_holds_back(count: int, found: int) -> None:
+    text = "global_load_dword v1, v0, s[0:1]\ns_mov_b32 s2, 0\ns_mov_b32 s3, 0\n"
+    code = text + "global_load_dword v2, v0, s[0:1]\n" * count + "v_mov_b32_e32 v3, v1\ns_endpgm"
+    kernel = Kernel.read(compiled("gfx942", "softmax"))  # its two entries are 256 bytes apart: both run this
+    changed = patched(compiled("gfx942", "softmax"), kernel.entry, assembled("s_branch 63", "gfx942"))
+    changed = patched(changed, kernel.entry + 256, assembled(code, "gfx942"))
+    assert len([flaw for flaw in check(changed) if flaw.fault is Fault.MISSING_WAIT]) == found
+
+
+LDS = "v_mov_b32_e32 v1, 0\ns_mov_b32 m0, 0\n"
+FILL = "global_load_lds_dword v1, s[0:1]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "details"),
+    [
+        ("ds_write_b32 v1, v1\ns_barrier", ["LDS that ds_write sets: lgkmcnt"]),
+        ("ds_write_b32 v1, v1\ns_waitcnt lgkmcnt(0)\ns_barrier", []),
+        ("ds_add_u32 v1, v1\ns_barrier", ["LDS that ds_write sets: lgkmcnt"]),
+        (
+            "ds_write_b32 v1, v1\nds_write_b32 v1, v1\ns_waitcnt lgkmcnt(1)\ns_barrier",
+            ["LDS that ds_write sets: lgkmcnt"],
+        ),
+        (FILL + "ds_read_b32 v2, v1", ["LDS that a load fills: vmcnt"]),
+        (FILL + "s_waitcnt vmcnt(0)\nds_read_b32 v2, v1", []),
+        (FILL + FILL + "s_waitcnt vmcnt(1)\ns_barrier\ns_waitcnt vmcnt(0)\nds_read_b32 v2, v1", []),
+        (FILL + "s_barrier\ns_barrier", ["LDS that a load fills, without a wait over 2 barriers: vmcnt"]),
+        (FILL + "s_barrier\ns_waitcnt vmcnt(0)\ns_barrier", []),
+    ],
+)
+def test_lds_at_barriers(text: str, details: list[str]) -> None:
+    found = flawless(LDS + text + "\ns_endpgm", "gfx950")
+    assert found == [(Fault.MISSING_WAIT, detail) for detail in details]
+
+
+def _writes_before(wait: Instruction, instructions: tuple[Instruction, ...]) -> bool:
+    """Whether the last LDS instruction before a wait, back to a branch or another wait, is a write."""
+    for one in reversed(instructions[: instructions.index(wait)]):
+        if one.name.startswith("ds_write"):
+            return True
+        if one.name.startswith(("s_waitcnt", "s_cbranch", "s_branch", "s_barrier")):
+            return False
+    return False
+
+
+@ARCHS
+def test_a_wait_that_guards_lds_at_a_barrier_is_missed(arch: str) -> None:
+    code = compiled(arch, "attend")
+    instructions = text_of(code)[1]
+    waits = [
+        one
+        for one, after in itertools.pairwise(instructions)
+        if one.name == "s_waitcnt" and "lgkmcnt(0)" in one.text and after.name == "s_barrier"
+    ]
+    assert waits
+    found = [wait for wait in waits if any(f.fault is Fault.MISSING_WAIT for f in check(patched(code, wait.pc, NOP)))]
+    guards = [wait for wait in waits if _writes_before(wait, instructions)]
+    assert guards
+    assert [wait.pc for wait in guards if wait not in found] == []
+
+
+def test_a_return_address_that_lanes_keep_is_known() -> None:
+    operands = Operands(64, 0)
+    constants, values = Constants(operands), dict[Any, int]()
+    text = (
+        "s_getpc_b64 s[4:5]\ns_add_u32 s4, s4, 0xfffffff0\ns_addc_u32 s5, s5, -1\nv_writelane_b32 v40, s4, 0\n"
+        "v_writelane_b32 v40, s5, 1\ns_mov_b64 s[4:5], 0\nv_readlane_b32 s8, v40, 0\nv_readlane_b32 s9, v40, 1"
+    )
+    for instruction in disassemble(assembled(text, "gfx942"), Target.parse("gfx942"), 0x1000):
+        constants.follow(instruction, effects(instruction, operands).writes, values)
+    assert constants.address("s[8:9]", values) == 0x1004 - 16
+    (overwritten,) = disassemble(assembled("v_mov_b32_e32 v40, 0", "gfx942"), Target.parse("gfx942"))
+    constants.follow(overwritten, effects(overwritten, operands).writes, values)
+    (read,) = disassemble(assembled("v_readlane_b32 s8, v40, 0", "gfx942"), Target.parse("gfx942"))
+    constants.follow(read, effects(read, operands).writes, values)
+    assert constants.address("s[8:9]", values) is None

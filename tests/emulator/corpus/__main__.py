@@ -27,6 +27,11 @@ def main() -> int:
         return _run(options)
 
 
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
 def _run(options: argparse.Namespace) -> int:
     from . import CONFIGURATIONS
 
@@ -41,14 +46,12 @@ def _run(options: argparse.Namespace) -> int:
         )
         bad += not allowed or bool(one.static)
         if one.state != "right" or one.static:
-            print(f"{one.state}: {one.kind}: {one.name}, {one.arch}: {one.detail}", *one.static[:3], sep="\n    ")
-            sys.stdout.flush()
-    print()
-    print(table(outcomes, archs))
+            head = f"{one.state}: {one.kind}: {one.name}, {one.arch}: {one.detail}"
+            _say("\n    ".join((head, *one.static[:3])))
+    _say("\n" + table(outcomes, archs))
     seconds, count = sum(one.seconds for one in outcomes), sum(one.instructions for one in outcomes)
-    print(
-        f"\n{len(outcomes)} pairs, {len(places)} configurations, {count} wave instructions in {seconds:.0f} s, {bad} bad"
-    )
+    size = f"{len(outcomes)} pairs of {len(places)} configurations and a target"
+    _say(f"\n{size}, {count} wave instructions in {seconds:.0f} s, {bad} bad")
     return 1 if bad else 0
 
 

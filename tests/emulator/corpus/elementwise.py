@@ -214,7 +214,7 @@ _INTEGER: dict[str, Callable[..., np.ndarray]] = {
     "logic": lambda a, b: (a & b) ^ (a | ~b),
     "minmax": lambda a, b: np.minimum(a, b) + np.maximum(np.maximum(a, b), 3) - np.minimum(np.minimum(a, b), 7),
     "abs": lambda a, b: np.abs(a) + b,
-    "umulhi": lambda a, b: _high_unsigned(a, b),
+    "umulhi": _high_unsigned,
     "compare": lambda a, b: np.minimum(a, b) + (a == b).astype(a.dtype) + ((a > 3) & (b <= 5)).astype(a.dtype),
     "cdiv": lambda a, b: (-(-a.astype(object) // b.astype(object))).astype(a.dtype),
     "popc": _bit(lambda v, _: v.bit_count()),
