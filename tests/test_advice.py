@@ -11,7 +11,6 @@ import pytest
 from aotkern import advice as module
 from aotkern.advice import Advice, Change, say
 from aotkern.arguments import Pointer as Tensor
-from aotkern.deny import Deny
 from aotkern.dispatch import DEFAULTS, Choice, Miss, Table, Variant, choose, with_denied
 from aotkern.errors import InputError
 from aotkern.spec import Bool, Constant, Constexpr, Float, Int, Kernel, Null, Parameter, Pointer, Space, Tuple
@@ -80,7 +79,7 @@ def got(value, path):
     return value
 
 
-def applied(case: Case, advice: Advice) -> list[Case]:
+def applied(case: Case, advice: Advice) -> list[Case]:  # noqa: C901
     """The case after the change; several where the words leave a choice."""
     TRIED.add(advice.change)
     base, *rest = advice.name.replace("]", "").split("[")
@@ -355,13 +354,22 @@ def test_first_use_again_and_unread(device, tmp_path):
     from triton.runtime.jit import JITFunction
 
     found = kernels(tmp_path)
-    first = lambda: found["k"][(1,)](paper(), 5)
+
+    def first():
+        return found["k"][(1,)](paper(), 5)
+
     count, causes = compiled([first])
     assert (count, set(changes(causes))) == (1, {Change.WARM_UP})
     other = JITFunction(found["k"].fn)
-    call = lambda: other[(1,)](paper(), 5)
+
+    def call():
+        return other[(1,)](paper(), 5)
+
     assert compiled([call], before=[call])[0] == 0
-    made = lambda: JITFunction(found["k"].fn)[(1,)](paper(), 5)
+
+    def made():
+        return JITFunction(found["k"].fn)[(1,)](paper(), 5)
+
     _, causes = compiled([made], before=[made])
     assert Change.KEEP_FUNCTION in changes(causes)
     calls = [lambda b=b: found["unread"][(1,)](paper(), 5, b) for b in (1, 2)]

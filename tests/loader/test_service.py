@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ from test_choosing import driver
 import aotkern
 from aotkern.arguments import Pointer
 from aotkern.deny import Deny
-from aotkern.errors import InputError, IntegrityError, MissError, TargetError, TrustError
+from aotkern.errors import InputError, MissError, TargetError, TrustError
 from aotkern.loader import LoadedBundles, discovery, owners
 
 X, OUT = Pointer(4096, "fp32", 64), Pointer(8192, "fp32", 64)
@@ -98,7 +96,7 @@ def test_two_providers_of_a_name_are_an_error_unless_their_targets_differ(site, 
     assert where("decode") == ["first_package/decode.gfx942.aotk", "second_package/decode.gfx950.aotk"]
     provide(site, "third-dist", "decode", "third_package", **{"other-name": data})
     with pytest.raises(
-        InputError, match="one installed distribution .* found first-dist 1 and third-dist 1 for hip:gfx942"
+        InputError, match=r"one installed distribution .* found first-dist 1 and third-dist 1 for hip:gfx942"
     ):
         aotkern.load("decode", driver=driver("gfx942"))
     found, broken = discovery.known(())
@@ -150,7 +148,7 @@ def test_a_file_that_anybody_can_write_is_refused_and_can_be_accepted(file, monk
     words = r"only its owner and root can write \(.*AOTKERN_OTHERS=accept\), found anybody can write it \(mode 0666\)"
     with pytest.raises(TrustError, match=words):
         aotkern.load(file, driver=driver("gfx942"))
-    with pytest.raises(TargetError, match="refused: .*anybody can write it"):
+    with pytest.raises(TargetError, match=r"refused: .*anybody can write it"):
         other = file.with_name("c.gfx942.aotk")
         other.write_bytes(file.read_bytes())
         other.chmod(0o666)
