@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from aotkern.arguments import Pointer
 from aotkern.deny import Deny
 from aotkern.errors import InputError, MissError, TargetError, TrustError
 from aotkern.loader import LoadedBundles, discovery, owners
+from aotkern.target import Target
 
 X, OUT = Pointer(4096, "fp32", 64), Pointer(8192, "fp32", 64)
 
@@ -254,3 +256,15 @@ def test_what_is_no_entry_is_bad_input(text):
 
 def test_entries_in_one_text():
     assert Deny.read(" a[b](c) ;;\nsha256:0123456789ab\n").entries == ("a[b](c)", "sha256:0123456789ab")
+
+
+def test_a_device_that_is_given_less_than_its_architecture_has(tmp_path, compile_kernel, caplog):
+    class Part(type(driver("gfx942"))):
+        def devices(self):
+            return tuple(replace(device, shared_bytes=1024) for device in super().devices())
+
+    spec = Spec("x:*fp32:DS,out:*fp32:DS,n:i32,factor:fp32,BLOCK=128", launch={"shared": 4096})
+    (tmp_path / "b.gfx942.aotk").write_bytes(make(compile_kernel, "gfx942", (spec,)))
+    with caplog.at_level(logging.WARNING, "aotkern"):
+        aotkern.load(tmp_path / "b.gfx942.aotk", driver=Part((Target.parse("gfx942"),)))
+    assert "1 variants need more than the 1024 bytes of LDS that device 0 (no hardware, gfx942) has" in caplog.text
