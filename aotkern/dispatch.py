@@ -10,7 +10,8 @@ most general, and the first whose assumptions all hold is taken. The order does 
 4. then by place: a manifest lists its variants by the text of their keys.
 
 So a call gets exactly the variant of its own specialisation where that was built, and a more general one where not.
-Variants that differ in compile options only are never chosen between: the call must name the option.
+Variants that differ in compile options only are told apart by the options that the call names; a call that names none
+means Triton's defaults. Where no variant has these, the call must name the option.
 
 Nothing here knows drivers, bundles or tensors: all facts come in as arguments.
 """
@@ -19,13 +20,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
+from aotkern import dispatchadvice as helps
+from aotkern.advice import Advice, Change, say
 from aotkern.arguments import Pointer, Value
 from aotkern.errors import InputError
 from aotkern.spec import ArgumentSpec, Constant, Fixed, Group, Parameter, Runtime, VariantKey
 from aotkern.spec.key import flatten
+from aotkern.target import Backend
 
 SMALL_STORAGE = 2**31 - 1
 """Most bytes of a storage that 32-bit offsets reach (class S, AMD)."""
@@ -46,6 +50,20 @@ INTEGER_RANGES: Mapping[str, tuple[int, int]] = {
 _LEFT_OUT = Constant("None")
 """What a call names to ask for the variants that do not have an option: those built without a setting."""
 _PREFERENCE = {name: rank for rank, name in enumerate(INTEGER_RANGES)}
+
+
+_COMMON = {"num_warps": Constant("4"), "num_ctas": Constant("1"), "launch_cooperative_grid": Constant("False")}
+DEFAULTS: Mapping[Backend, Mapping[str, Constant]] = {
+    Backend.HIP: {
+        **_COMMON,
+        "num_stages": Constant("2"),
+        "waves_per_eu": Constant("0"),
+        "kpack": Constant("1"),
+        "matrix_instr_nonkdim": Constant("0"),
+    },
+    Backend.CUDA: {**_COMMON, "num_stages": Constant("3"), "maxnreg": Constant("None")},
+}
+"""What Triton takes for compile options that a call does not name. A test holds them against the installed Triton."""
 
 
 class Rule(Enum):
@@ -72,40 +90,72 @@ class Refusal:
         rule: Which kind of assumption.
         built: What the variant assumes, in words.
         given: What the call has, in words.
+        subject: What advice needs to know; None for reasons that are no argument's.
     """
 
     name: str
     rule: Rule
     built: str
     given: str
+    subject: Subject | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.name}: {self.built} -> {self.given}"
 
     @property
-    def advice(self) -> str:
-        """What the author of the declaration, or the caller, can do about it."""
+    def advice(self) -> tuple[Advice, ...]:
+        """What the author of the declaration, or the caller, can do about it: alternatives, each of which is enough."""
+        subject = self.subject
         match self.rule:
-            case Rule.DIVISIBLE:
-                return f'declare {self.name} with the class "any" as well'
-            case Rule.ALIGNMENT:
-                return f'pass {self.name} at a 16-byte boundary, or declare it with alignment="both"'
-            case Rule.STORAGE:
-                return f'declare {self.name} with storage="both"; a plain address needs its storage_bytes'
-            case Rule.RANGE:
-                return f'declare {self.name} as Int("i64")'
             case Rule.DENIED:
-                return f"take the entry out of the list, or build a variant with other code: {self.given}"
+                return (Advice(Change.UNDENY, self.name, self.given.removeprefix("denied by ")),)
             case Rule.OPTION:
-                return f"build a variant with this {self.name}"
+                return (Advice(Change.BUILD_OPTION, self.name, helps.python(Constant(self.given))),)
             case Rule.AMBIGUOUS:
-                return f"name {self.name} in the call"
-            case Rule.CONSTANT:
-                return f"add this value of {self.name} to the declaration"
-            case Rule.ELEMENT:
-                return f"declare {self.name} with this element type, or convert the tensor"
-            case Rule.KIND:
-                return f"pass {self.name} as it was declared, or declare this use too"
+                return (Advice(Change.NAME_OPTION, self.name, self.built),)
+        return () if subject is None else subject.advice(self.rule, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a refusal is about, as far as advice needs it.
+
+    Attributes:
+        parameter: The parameter.
+        spec: The assumption that does not hold, or the part of it for an item of a tuple.
+        value: The argument, or that part of it.
+    """
+
+    parameter: Parameter
+    spec: ArgumentSpec
+    value: Value
+
+    def advice(self, rule: Rule, name: str) -> tuple[Advice, ...]:
+        """What helps against a refusal of this kind; `name` is the parameter with its tuple positions."""
+        parameter, value = self.parameter, self.value
+        if rule is Rule.CONSTANT:
+            return helps.for_constant(name, parameter, value)
+        if rule is Rule.KIND:
+            return helps.for_kind(name, parameter, self.spec, value)
+        if rule is Rule.RANGE:
+            return helps.for_range(name, parameter, value)
+        if isinstance(self.spec, Runtime) and isinstance(value, Pointer):
+            return self._pointer(rule, name, self.spec, value)
+        kind = self.spec.type if isinstance(self.spec, Runtime) else ""
+        return (Advice(Change.DECLARE, name, f'Int("{kind}", classes=("any",))'),)
+
+    @staticmethod
+    def _pointer(rule: Rule, name: str, spec: Runtime, value: Pointer) -> tuple[Advice, ...]:
+        if rule is Rule.ALIGNMENT:
+            wider = Advice(Change.DECLARE, name, f'Pointer("{one_bit(spec.element)}", alignment="both")')
+            return Advice(Change.ALIGN, name), wider
+        if rule is Rule.STORAGE:
+            wider = Advice(Change.DECLARE, name, f'Pointer("{one_bit(spec.element)}", storage="both")')
+            return (Advice(Change.STORAGE_BYTES, name), wider) if value.storage_bytes is None else (wider,)
+        return (
+            Advice(Change.DECLARE, name, f'Pointer("{value.element}")'),
+            Advice(Change.CONVERT, name, one_bit(spec.element)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +210,8 @@ class Table:
         tests: list[dict[ArgumentSpec, list[int]]] = [{} for _ in parameters]
         # Variants share a few mappings of options, each with dozens of entries: take a mapping apart once.
         mappings: dict[int, tuple[Mapping[str, Constant], int]] = {}
+        # What a build was asked for, which a back end may turn into something else (kpack=2 becomes 1 on gfx950).
+        requests: dict[tuple[tuple[str, Constant], ...], tuple[Mapping[str, Constant], int]] = {}
         families: dict[tuple[int, ...], int] = {}
         members: list[tuple[int, ...]] = []
         for index, variant in enumerate(arranged):
@@ -170,6 +222,8 @@ class Table:
                 entry[1] |= bit
                 numbers.append(entry[0])
             mappings[id(variant.options)] = variant.options, mappings.get(id(variant.options), (None, 0))[1] | bit
+            asked = dict(variant.key.options)
+            requests[tuple(asked.items())] = asked, requests.get(tuple(asked.items()), (asked, 0))[1] | bit
             members.append(tuple(numbers))
             families[members[-1]] = families.get(members[-1], 0) | bit
         return cls(
@@ -178,7 +232,7 @@ class Table:
             variants=arranged,
             positions=tuple(positions),
             tests=tuple(tuple(Test(spec, bits) for spec, (_, bits) in row.items()) for row in tests),
-            options=_columns(mappings.values()),
+            options=_columns((*mappings.values(), *requests.values())),
             families=tuple(families[numbers] for numbers in members),
         )
 
@@ -222,7 +276,7 @@ class Miss:
             return f"{self.kernel}: no variant was built"
         key, reasons = self.refused[0]
         differs = "; ".join(map(str, reasons))
-        advice = "; ".join(reason.advice for reason in reasons)
+        advice = "; ".join(dict.fromkeys(text for reason in reasons if (text := say(reason.advice))))
         return f"{self.kernel}: no prebuilt variant fits this call\nnearest: {key}\ndiffers in: {differs} ({advice})"
 
     def table(self) -> tuple[tuple[str, str], ...]:
@@ -276,7 +330,7 @@ def choose(table: Table, values: Sequence[Value], options: Mapping[str, Constant
         return _miss(table, values, options)
     best = (alive & -alive).bit_length() - 1
     rivals = alive & table.families[best]
-    return _ambiguous(table, rivals) or Choice(best)
+    return _told_apart(table, rivals, best)
 
 
 def refusals(parameter: Parameter, spec: ArgumentSpec, value: Value, path: str = "") -> Iterator[Refusal]:
@@ -284,18 +338,20 @@ def refusals(parameter: Parameter, spec: ArgumentSpec, value: Value, path: str =
     name = parameter.name + path
     if isinstance(spec, Group):
         if not isinstance(value, tuple) or len(value) != len(spec.items):
-            yield Refusal(name, Rule.KIND, f"a tuple of {len(spec.items)}", _say(value))
+            about = Subject(parameter, spec, value)
+            yield Refusal(name, Rule.KIND, f"a tuple of {len(spec.items)}", _say(value), about)
             return
         for index, (item, part) in enumerate(zip(spec.items, value, strict=True)):
             yield from refusals(parameter, item, part, f"{path}[{index}]")
     elif isinstance(spec, Fixed):
         given = value if isinstance(value, Constant) else _constant(value)
         if given != spec.constant:
-            yield Refusal(name, Rule.CONSTANT, spec.constant.text, given.text if given else _say(value))
+            about = Subject(parameter, spec, value)
+            yield Refusal(name, Rule.CONSTANT, spec.constant.text, given.text if given else _say(value), about)
     elif spec.is_pointer:
-        yield from _refused_pointer(name, spec, value)
+        yield from _refused_pointer(name, spec, value, Subject(parameter, spec, value))
     else:
-        yield from _refused_scalar(name, spec, value, bool(parameter.type))
+        yield from _refused_scalar(name, spec, value, Subject(parameter, spec, value))
 
 
 def _constant(value: Value) -> Constant | None:
@@ -312,18 +368,19 @@ def _items(value: Value) -> Iterator[Value]:
         yield value
 
 
-def _refused_pointer(name: str, spec: Runtime, value: Value) -> Iterator[Refusal]:
+def _refused_pointer(name: str, spec: Runtime, value: Value, about: Subject) -> Iterator[Refusal]:
     if not isinstance(value, Pointer):
-        yield Refusal(name, Rule.KIND, f"a tensor of {spec.element}", _say(value))
+        yield Refusal(name, Rule.KIND, f"a tensor of {spec.element}", _say(value), about)
         return
     if one_bit(value.element) != one_bit(spec.element):
-        yield Refusal(name, Rule.ELEMENT, spec.element, value.element)
+        yield Refusal(name, Rule.ELEMENT, spec.element, value.element, about)
     if spec.divisible and value.address % DIVISOR:
-        yield Refusal(name, Rule.ALIGNMENT, "16-byte aligned", f"not 16-byte aligned (address {value.address:#x})")
+        given = f"not 16-byte aligned (address {value.address:#x})"
+        yield Refusal(name, Rule.ALIGNMENT, "16-byte aligned", given, about)
     if spec.small and (value.storage_bytes is None or value.storage_bytes > SMALL_STORAGE):
         size = value.storage_bytes
         given = "storage of unknown size" if size is None else f"storage over 2 GiB ({size} bytes)"
-        yield Refusal(name, Rule.STORAGE, "storage of at most 2 GiB - 1", given)
+        yield Refusal(name, Rule.STORAGE, "storage of at most 2 GiB - 1", given, about)
 
 
 def one_bit(element: str) -> str:
@@ -331,20 +388,21 @@ def one_bit(element: str) -> str:
     return "u1" if element == "i1" else element
 
 
-def _refused_scalar(name: str, spec: Runtime, value: Value, annotated: bool) -> Iterator[Refusal]:
+def _refused_scalar(name: str, spec: Runtime, value: Value, about: Subject) -> Iterator[Refusal]:
     """An annotation fixes the type, and a Python number is then converted; without one the types must agree."""
+    annotated = bool(about.parameter.type)
     kinds: Mapping[str, tuple[type, ...]] = {"f": (float,), "b": (float,), "i": (int,), "u": (int,)}
     wanted = (bool,) if spec.type == "u1" else kinds[spec.type[0]]
     if annotated:
         wanted = (bool, int, float) if spec.type[0] in "fb" else (bool, int)
     if type(value) not in wanted or not isinstance(value, (int, float)):
-        yield Refusal(name, Rule.KIND, spec.type, _say(value))
+        yield Refusal(name, Rule.KIND, spec.type, _say(value), about)
         return
     low, high = INTEGER_RANGES.get(spec.type, (0, 1))
     if spec.type[0] in "iu" and not low <= value <= high:
-        yield Refusal(name, Rule.RANGE, spec.type, f"out of its range ({name}={value})")
+        yield Refusal(name, Rule.RANGE, spec.type, f"out of its range ({name}={value})", about)
     elif spec.divisible and int(value) % DIVISOR:
-        yield Refusal(name, Rule.DIVISIBLE, f"{spec.type} multiple of 16", f"other ({name}={value})")
+        yield Refusal(name, Rule.DIVISIBLE, f"{spec.type} multiple of 16", f"other ({name}={value})", about)
 
 
 def _say(value: Value) -> str:
@@ -362,23 +420,39 @@ def _miss(table: Table, values: Sequence[Value], options: Mapping[str, Constant]
         for parameter, (_, spec), value in zip(table.parameters, variant.key.arguments, values, strict=True):
             yield from refusals(parameter, spec, value)
         for name, value in options.items():
-            if variant.options.get(name) != value:
+            if value not in (variant.options.get(name), dict(variant.key.options).get(name)):
                 yield Refusal(name, Rule.OPTION, _text(variant, name), value.text)
 
     rows = ((variant.key, tuple(against(variant))) for variant in table.variants)
     return Miss(table.kernel, tuple(sorted(rows, key=lambda row: sum(reason.rule.value for reason in row[1]))))
 
 
-def _ambiguous(table: Table, rivals: int) -> Miss | None:
-    """A miss when the variants that are left have equal arguments and differ in options: the call must name one."""
-    left = [variant for index, variant in enumerate(table.variants) if rivals >> index & 1]
-    built = {name: sorted({_text(variant, name) for variant in left}) for variant in left for name in variant.options}
-    reasons = tuple(
-        Refusal(name, Rule.AMBIGUOUS, " or ".join(values), "not given")
-        for name, values in sorted(built.items())
-        if len(values) > 1
-    )
-    return Miss(table.kernel, tuple((variant.key, reasons) for variant in left)) if reasons else None
+def _told_apart(table: Table, rivals: int, best: int) -> Choice | Miss:
+    """Of variants with equal arguments, the one that a call which names no further option means.
+
+    Such a call means Triton's defaults. Where no variant was built with these, the call must name what they differ in.
+    """
+    left = [index for index in range(len(table.variants)) if rivals >> index & 1]
+    variants = [table.variants[index] for index in left]
+    names = {name for variant in variants for name in variant.options}
+    built = {name: sorted({_text(variant, name) for variant in variants}) for name in names}
+    differing = sorted(name for name, values in built.items() if len(values) > 1)
+    if not differing:
+        return Choice(best)
+    for index, variant in zip(left, variants, strict=True):
+        if all(_is_default(variant, name) for name in differing):
+            return Choice(index)
+    reasons = tuple(Refusal(name, Rule.AMBIGUOUS, " or ".join(built[name]), "not given") for name in differing)
+    return Miss(table.kernel, tuple((variant.key, reasons) for variant in variants))
+
+
+def _is_default(variant: Variant, name: str) -> bool:
+    """Whether an option of a variant is what Triton takes when nobody names it."""
+    asked = dict(variant.key.options).get(name)
+    known = DEFAULTS[variant.key.target.backend]
+    if asked is None:  # nobody named it when it was built, unless the key names no options at all
+        return bool(variant.key.options) or name not in known or variant.options.get(name) == known[name]
+    return name in known and asked == known[name]
 
 
 def with_denied(

@@ -21,6 +21,8 @@ RUN_TIME = (
     "errors",
     "forklock",
     "deny",
+    "advice",
+    "dispatchadvice",
     "target",
     "digest",
     "canonical",

@@ -144,7 +144,7 @@ def show(bundle: str, variant: str | None, asm: str | None, variants: bool, as_j
         _listing(opened, _find(manifest, asm, "--asm"), as_json=as_json)
     if variant is not None:
         entry = _find(manifest, variant, "--variant")
-        document = {"schema": "aotkern.variant/1", "verdict": str(Verdict.CLEAN), **_variant(manifest, entry)}
+        document = {"schema": "aotkern.variant/1", "verdict": str(Verdict.CLEAN), **_variant(opened, entry)}
         common.finish(Verdict.CLEAN, as_json=as_json, document=document, text=_pairs(document))
     document = {
         "schema": "aotkern.show/1",
@@ -202,8 +202,13 @@ def _listing(bundle: Bundle, entry: VariantEntry, *, as_json: bool) -> NoReturn:
     common.finish(Verdict.CLEAN, as_json=as_json, document=document, text="\n".join(lines))
 
 
-def _variant(manifest: Manifest, entry: VariantEntry) -> dict[str, Any]:
+def _variant(bundle: Bundle, entry: VariantEntry) -> dict[str, Any]:
+    from aotkern.audit.determinism import float_atomics  # noqa: PLC0415 - an optional extra stands behind it
+    from aotkern.audit.sides import Side  # noqa: PLC0415
+
+    manifest = bundle.manifest
     code = manifest.object(entry.object)
+    atomics = float_atomics(Side(bundle.where, manifest, bundle.object), entry.object)
     return {
         "key": entry.text,
         "content": str(entry.content),
@@ -211,6 +216,7 @@ def _variant(manifest: Manifest, entry: VariantEntry) -> dict[str, Any]:
         "bytes": code.size,
         "launch": {name: getattr(entry.launch, name) for name in type(entry.launch).__slots__},
         "options": {name: value.text for name, value in manifest.options[entry.options].items()},
+        "float_atomics": None if atomics is None else list(atomics),
         "code": code.code.to_json(),
     }
 
@@ -220,6 +226,9 @@ def _pairs(value: dict[str, Any], indent: str = "") -> str:
     for name, item in value.items():
         if isinstance(item, dict):
             lines += [f"{indent}{name}:", _pairs(item, indent + "  ")]
+        elif name == "float_atomics":
+            words = "not known" if item is None else ", ".join(item) or "none"
+            lines.append(f"{indent}float atomics, whose order no launch repeats: {words}")
         elif name not in ("schema", "verdict"):
             shown = json.dumps(item) if isinstance(item, list) else visible(str(item))
             lines.append(f"{indent}{name}: {shown}")

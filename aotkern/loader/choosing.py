@@ -18,6 +18,7 @@ from aotkern.loader.discovery import Found, find
 from aotkern.loader.loaded import Launcher, LoadedBundle, OnMiss
 from aotkern.loader.observe import HOOKS, Hooks
 from aotkern.loader.several import LoadedBundles, together
+from aotkern.manifest import Manifest
 from aotkern.settings import DENY, Settings
 from aotkern.target import Target
 
@@ -144,10 +145,20 @@ def _tell(fitting: Sequence[LoadedBundle], tried: Sequence[tuple[str, str]], den
     for loaded in fitting:
         count = len(loaded.manifest.variants)
         _log.info("%s: %d variants for %s%s", loaded.where, count, loaded.manifest.target, others)
+        for remark in lacking(loaded.manifest, loaded.fitting()):
+            _log.warning("%s: %s", loaded.where, remark)
         for text, entry in loaded.denied.items():
             _log.warning("%s: %s is denied by %s", loaded.where, text, entry)
     for entry in denied.idle(loaded.manifest for loaded in fitting):
         _log.warning("deny: %s denies nothing in %s", entry, ", ".join(loaded.where for loaded in fitting))
+
+
+def lacking(manifest: Manifest, devices: Iterable[Device]) -> Iterator[str]:
+    """What devices of the right architecture lack for some variants, such as a part that is given less LDS."""
+    for device in devices:
+        count = sum(variant.launch.shared > device.shared_bytes for variant in manifest.variants)
+        if count:
+            yield f"{count} variants need more than the {device.shared_bytes} bytes of LDS that {device} has"
 
 
 def _trust(trust: Trust | Path | str | None) -> Trust | None:

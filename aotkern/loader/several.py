@@ -1,7 +1,7 @@
 """Several bundles as one: a folder that holds one for each target, on a machine that has devices of several.
 
-The device of a call's tensors decides which bundle serves it. Among bundles for one device the first that has the kernel
-counts. Finding the device costs a look at the arguments in Python; a machine that needs one bundle does not pay for it.
+The device of a call's tensors decides which bundle serves it. Among bundles for one device the first that has the
+kernel counts. Finding the device costs a look at the arguments in Python; who needs one bundle does not pay for it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class LoadedBundles:
 
 @dataclass(frozen=True, slots=True)
 class SeveralKernels:
-    """A kernel that some of the bundles have; `kernel[grid](*args, **kwargs)` launches the one for the tensors' device."""
+    """A kernel that some of the bundles have; `kernel[grid](...)` launches the one for the device of the tensors."""
 
     bundles: LoadedBundles
     name: str
@@ -140,10 +140,7 @@ class SeveralKernels:
 def _device(values: Iterable[Any]) -> int | None:
     """The device of the first value that is on one."""
     for value in values:
-        if isinstance(value, (tuple, list)):
-            found = _device(value)
-        else:
-            found = _of_tensor(value)
+        found = _device(value) if isinstance(value, (tuple, list)) else _of_tensor(value)
         if found is not None:
             return found
     return None

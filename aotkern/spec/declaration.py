@@ -179,6 +179,13 @@ class Kernel:
     name: str
 
     def __init__(self, function: Any, *spaces: Space, name: str | None = None) -> None:
+        inner, depth = function, 0
+        while not hasattr(inner, "__name__") and hasattr(inner, "fn"):
+            inner, depth = inner.fn, depth + 1
+        if depth or not hasattr(function, "__name__"):
+            what = type(function).__name__
+            found = f"{what}: declare {'.'.join(['it', *['fn'] * depth])}, the function inside" if depth else what
+            raise InputError.one(f"Kernel({name or getattr(inner, '__name__', what)})", "a @triton.jit function", found)
         object.__setattr__(self, "function", function)
         object.__setattr__(self, "spaces", spaces)
         object.__setattr__(self, "name", name or function.__name__)

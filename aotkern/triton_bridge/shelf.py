@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,7 @@ from aotkern.arguments import Pointer, Value
 from aotkern.bundle import Bundle
 from aotkern.deny import Deny
 from aotkern.digest import Digest
-from aotkern.dispatch import INTEGER_RANGES, SMALL_STORAGE, Choice, Miss, Table, Variant, choose, with_denied
+from aotkern.dispatch import INTEGER_RANGES, SMALL_STORAGE, Choice, Miss, Rule, Table, Variant, choose, with_denied
 from aotkern.errors import Problem
 from aotkern.manifest import KernelEntry, VariantEntry
 from aotkern.spec import ArgumentSpec, Constant, Fixed, Group, Parameter, Runtime, VariantKey
@@ -224,7 +224,7 @@ class Shelf:
             return Hit(kernel, kernel.variant(table.variants[outcome.index].key))
         given = [values.get(parameter.name, value) for parameter, value in zip(parameters, hardest, strict=True)]
         told = choose(table, given, asked)
-        miss = told if isinstance(told, Miss) else outcome
+        miss = told if isinstance(told, Miss) else _of_the_class(outcome)
         return _refused(_with_denied(miss, kernel, arguments, hardest, asked))
 
     def choice(self, source: Digest, target: Target, key: tuple[str, ...], tuner: str) -> Chosen | None:
@@ -279,6 +279,25 @@ def _other_types(kernel: Prebuilt, arguments: Sequence[tuple[str, ArgumentSpec]]
     problem = Problem(f"{name}: scalar types", built, asked)
     reason = f"{name}: no prebuilt variant has the scalar types {asked} (built: {built})"
     return Refusal(name, reason, str(kernel.variants[0].key), (problem,))
+
+
+def _of_the_class(miss: Miss) -> Miss:
+    """A miss that no value of the call at hand explains: Triton asked for a class that is more general than the call.
+
+    The values that stand for the class are made up, and no message may tell of them as if they were the caller's.
+    """
+    rows = tuple(
+        (key, tuple(replace(item, given=_UNASKED.get(item.rule, item.given)) for item in refusals))
+        for key, refusals in miss.refused
+    )
+    return Miss(miss.kernel, rows)
+
+
+_UNASKED = {
+    Rule.STORAGE: "storage of any size asked for (as under AMDGCN_USE_BUFFER_OPS=0)",
+    Rule.ALIGNMENT: "any address asked for",
+    Rule.DIVISIBLE: "any integer asked for",
+}
 
 
 def _with_denied(

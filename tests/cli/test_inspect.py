@@ -123,7 +123,9 @@ def test_show_lists_keys(aotkern, bundle):
 def test_show_one_variant(aotkern, bundle):
     entry = Bundle.open(bundle).manifest.variants[0]
     assert f"key: {entry.text}" in aotkern("show", bundle, "--variant", entry.text).out
+    assert "float atomics, whose order no launch repeats: none" in aotkern("show", bundle, "--variant", entry.text).out
     document = aotkern("show", bundle, "--variant", "n:i32:D", "--json").json("variant")
+    assert document["float_atomics"] == []
     assert document["key"] == "scale[hip:gfx942](x:*fp32:D,out:*fp32:D,n:i32:D,BLOCK=64){num_warps=1}"
     assert document["options"]["num_warps"] == "1"
 

@@ -210,8 +210,16 @@ def test_options_are_chosen_in_c(hip, compile_kernel, monkeypatch, extension):
     assert [line.split("block=")[1].split()[0] for line in hip.log if line.startswith("launch")] == [
         "256", "512", "256", "512"
     ]  # fmt: skip
-    with pytest.raises(MissError, match="num_warps: 4 or 8 -> not given"):
-        bundle["scale"][1](*tensors(), 17, 1.0)
+    bundle["scale"][1](*tensors(), 17, 1.0)  # a plain call means Triton's default
+    assert "block=256" in hip.log[-1]
+    only = load(
+        hip,
+        make(compile_kernel, "gfx942", (Spec(arguments, {"num_warps": 2}, {"num_warps": 2}), specs[1])),
+        monkeypatch,
+        extension,
+    )
+    with pytest.raises(MissError, match="num_warps: 2 or 8 -> not given"):
+        only["scale"][1](*tensors(), 17, 1.0)
 
 
 def test_hooks_come_and_go(bundle):

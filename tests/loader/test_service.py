@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from aotkern.arguments import Pointer
 from aotkern.deny import Deny
 from aotkern.errors import InputError, MissError, TargetError, TrustError
 from aotkern.loader import LoadedBundles, discovery, owners
+from aotkern.target import Target
 
 X, OUT = Pointer(4096, "fp32", 64), Pointer(8192, "fp32", 64)
 
@@ -96,7 +98,7 @@ def test_two_providers_of_a_name_are_an_error_unless_their_targets_differ(site, 
     assert where("decode") == ["first_package/decode.gfx942.aotk", "second_package/decode.gfx950.aotk"]
     provide(site, "third-dist", "decode", "third_package", **{"other-name": data})
     with pytest.raises(
-        InputError, match="one installed distribution .* found first-dist 1 and third-dist 1 for hip:gfx942"
+        InputError, match=r"one installed distribution .* found first-dist 1 and third-dist 1 for hip:gfx942"
     ):
         aotkern.load("decode", driver=driver("gfx942"))
     found, broken = discovery.known(())
@@ -148,7 +150,7 @@ def test_a_file_that_anybody_can_write_is_refused_and_can_be_accepted(file, monk
     words = r"only its owner and root can write \(.*AOTKERN_OTHERS=accept\), found anybody can write it \(mode 0666\)"
     with pytest.raises(TrustError, match=words):
         aotkern.load(file, driver=driver("gfx942"))
-    with pytest.raises(TargetError, match="refused: .*anybody can write it"):
+    with pytest.raises(TargetError, match=r"refused: .*anybody can write it"):
         other = file.with_name("c.gfx942.aotk")
         other.write_bytes(file.read_bytes())
         other.chmod(0o666)
@@ -254,3 +256,15 @@ def test_what_is_no_entry_is_bad_input(text):
 
 def test_entries_in_one_text():
     assert Deny.read(" a[b](c) ;;\nsha256:0123456789ab\n").entries == ("a[b](c)", "sha256:0123456789ab")
+
+
+def test_a_device_that_is_given_less_than_its_architecture_has(tmp_path, compile_kernel, caplog):
+    class Part(type(driver("gfx942"))):
+        def devices(self):
+            return tuple(replace(device, shared_bytes=1024) for device in super().devices())
+
+    spec = Spec("x:*fp32:DS,out:*fp32:DS,n:i32,factor:fp32,BLOCK=128", launch={"shared": 4096})
+    (tmp_path / "b.gfx942.aotk").write_bytes(make(compile_kernel, "gfx942", (spec,)))
+    with caplog.at_level(logging.WARNING, "aotkern"):
+        aotkern.load(tmp_path / "b.gfx942.aotk", driver=Part((Target.parse("gfx942"),)))
+    assert "1 variants need more than the 1024 bytes of LDS that device 0 (no hardware, gfx942) has" in caplog.text

@@ -13,6 +13,7 @@ import pytest
 from serving import built, recorded
 
 import aotkern
+import aotkern.bundle
 from aotkern import schemas
 
 pytest.importorskip("triton")
@@ -146,3 +147,52 @@ served_program.work([16])
     assert "plugin: /nonexistent/x.aotk" in done.stdout
     assert done.returncode == 1
     assert "MissError: served_kernels.scale: no bundle for hip:gfx942" in done.stderr
+
+
+def test_a_binary_that_is_out_of_service_is_a_miss_that_says_so(bundles, monkeypatch, tmp_path, capfd):
+    import served_kernels
+    from serving import FP32, launching
+
+    from aotkern.errors import MissError
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
+    (key,) = (item.text for item in aotkern.bundle.Bundle.open(bundles / "served.gfx942.aotk").manifest.variants)
+    for deny, served in (((), True), ((key,), False), (("0123456789ab",), True)):
+        served_kernels.forget()
+        installation = aotkern.install(bundles, deny=deny)
+        try:
+            with launching("gfx942"):
+                if served:
+                    served_kernels.scale[(1,)](FP32, FP32, 16, BLOCK=64)
+                    continue
+                with pytest.raises(MissError, match=r"variant: in service -> denied by served_kernels") as error:
+                    served_kernels.scale[(1,)](FP32, FP32, 16, BLOCK=64)
+                assert error.value.nearest == key
+        finally:
+            installation.remove()
+    assert "deny: 0123456789ab denies nothing in the bundles that serve this process" in capfd.readouterr().err
+
+
+def test_denied_by_the_command_and_by_the_environment(bundles):
+    (key,) = (item.text for item in aotkern.bundle.Bundle.open(bundles / "served.gfx942.aotk").manifest.variants)
+    program = (sys.executable, "-c", "import served_program; served_program.work([16])")
+    for options, environment in ((("--deny", key), {}), ((), {"AOTKERN_DENY": key})):
+        done = run(*options, "-b", bundles, "--", *program, **environment)
+        assert done.returncode == 1
+        assert f"denied by {key}" in done.stderr
+    assert run("--deny", "nonsense", "-b", bundles, "--", *program).returncode == 2
+
+
+def test_a_lock_vouches_for_a_file_that_anybody_can_write(bundles, tmp_path):
+    from aotkern.errors import TrustError
+    from aotkern.lock import Lock
+    from aotkern.triton_bridge.installed import opened
+
+    path = tmp_path / "served.gfx942.aotk"
+    path.write_bytes((bundles / "served.gfx942.aotk").read_bytes())
+    path.chmod(0o666)
+    with pytest.raises(TrustError, match="anybody can write it"):
+        opened((path,), None)
+    Lock.of([aotkern.bundle.Bundle.open(path)]).write(tmp_path / "lock")
+    assert len(opened((path,), tmp_path / "lock")) == 1

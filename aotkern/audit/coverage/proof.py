@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from aotkern.advice import say
 from aotkern.arguments import Pointer, Value
 from aotkern.audit.coverage.catalogue import Catalogue
 from aotkern.audit.coverage.classes import ValueClass, classes
@@ -242,7 +243,7 @@ def gap_of(outcome: Choice | Miss, example: str, number: int, *, impossible: boo
     if isinstance(outcome, Choice) or not outcome.refused:
         return Gap(number, example, None, ("no variant was built",), ("declare this kernel",))
     key, reasons = outcome.refused[0]
-    advice = dict.fromkeys(reason.advice for reason in reasons)
+    advice = dict.fromkeys(text for reason in reasons if (text := say(reason.advice)))
     words = ("make it a run-time argument: a constexpr with endless values cannot be covered",) if impossible else ()
     return Gap(number, example, str(key), tuple(map(str, reasons)), (*words, *advice), impossible)
 

@@ -6,17 +6,20 @@ the run. Compiles of one kernel are then explained together: forty values of one
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Reversible, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Reversible, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from aotkern.advice import Advice, Change, say
 from aotkern.audit.jit.events import Compile
 from aotkern.spec.difference import Aspect, Difference, differences
 
 MANY = 3
 """From so many values on, a constexpr is reported by the number of its values."""
 _SHOWN = 4
+_INTEGER = re.compile("-?[0-9]+")
 _RECENT = 256
 """Known variants that are looked at for the nearest, the latest first; a runaway kernel has tens of thousands."""
 
@@ -48,8 +51,9 @@ class Cause:
         name: The parameter or option; empty for reasons that are no argument's fault.
         kind: An `Aspect`, or `first`, `again`, `tuned`, `unread`.
         message: What happened, in the user's words.
-        advice: What to do about it; may be empty.
+        advice: What to do about it, in words; may be empty.
         compiles: How many compiles it explains, wholly or in part.
+        changes: The same as values: alternatives, each of which is enough for a difference that it names.
     """
 
     name: str
@@ -57,6 +61,13 @@ class Cause:
     message: str
     advice: str
     compiles: int
+    changes: tuple[Advice, ...] = ()
+
+    @classmethod
+    def make(cls, name: str, kind: str, message: str, changes: Iterable[Advice], compiles: int) -> Cause:
+        """A cause whose advice is worded from the changes."""
+        unique = tuple(dict.fromkeys(changes))
+        return cls(name, kind, message, say(unique), compiles, unique)
 
 
 def explain(compiles: Sequence[Compile]) -> tuple[Explained, ...]:
@@ -98,11 +109,11 @@ def causes(rows: Sequence[Explained]) -> tuple[Cause, ...]:
     found.extend(_unread([row.compile for row in rows]))
     again = sum(row.again for row in rows)
     if again:
-        advice = "keep one function object, and do not clear its cache"
-        found.append(Cause("", "again", f"the same variant compiled again {again} times in one process", advice, again))
+        message = f"the same variant compiled again {again} times in one process"
+        found.append(Cause.make("", "again", message, [Advice(Change.KEEP_FUNCTION)], again))
     if not found and rows:
         first = sum(row.nearest is None for row in rows)
-        found.append(Cause("", "first", "first use of this kernel", "warm it up before ready, or build it", first))
+        found.append(Cause.make("", "first", "first use of this kernel", [Advice(Change.WARM_UP)], first))
     return tuple(sorted(found, key=lambda cause: -cause.compiles))
 
 
@@ -113,16 +124,18 @@ def _argument(name: str, pairs: Sequence[tuple[Difference, Compile]]) -> Cause:
     values = dict.fromkeys(text for difference, _ in pairs for text in (difference.before, difference.after))
     if any(base in row.tuned for _, row in pairs):
         message = f"{name}: {len(values)} values from autotune candidates ({_some(values)})"
-        return Cause(name, "tuned", message, "ship the chosen configuration", len(pairs))
+        return Cause.make(name, "tuned", message, [Advice(Change.SHIP_CHOICE)], len(pairs))
     if aspects == {Aspect.CONSTANT} and base in compile_.constexprs and len(values) >= MANY:
         message = f"{name}: constexpr took {len(values)} values ({_some(values)})"
-        advice = f'make it a run-time argument, with do_not_specialize=["{base}"]'
-        return Cause(name, "constant", message + _remarks(name, base, compile_), advice, len(pairs))
+        change = Change.RUN_TIME if all(map(_INTEGER.fullmatch, values)) else Change.BUILD
+        return Cause.make(
+            name, "constant", message + _remarks(name, base, compile_), [Advice(change, base)], len(pairs)
+        )
     transitions = dict.fromkeys(f"{d.before} -> {d.after}{_example(d, row)}" for d, row in pairs)
     message = f"{name}: {_some(transitions, '; ')}{_remarks(name, base, compile_)}"
     kinds = "/".join(dict.fromkeys(str(difference.aspect) for difference, _ in pairs))
-    advice = "; ".join(dict.fromkeys(_advice(difference, compile_) for difference, _ in pairs))
-    return Cause(name, kinds, message, advice, len(pairs))
+    changes = (change for difference, _ in pairs for change in _advice(difference, compile_))
+    return Cause.make(name, kinds, message, changes, len(pairs))
 
 
 def _remarks(name: str, base: str, compile_: Compile) -> str:
@@ -152,23 +165,29 @@ def _example(difference: Difference, compile_: Compile) -> str:
     return ""
 
 
-def _advice(difference: Difference, compile_: Compile) -> str:
-    name = difference.name
-    match difference.aspect:
-        case Aspect.CLASS:
-            return f'do_not_specialize=["{name}"], or pad {name} to a multiple of 16, or build both classes'
-        case Aspect.WIDTH:
-            return f"annotate {name} with the wider type (tl.int64)"
-        case Aspect.ALIGNMENT:
-            return f'pass {name} at a 16-byte boundary, or build it with alignment="both"'
-        case Aspect.STORAGE:
-            return f'build {name} with storage="both"'
-        case Aspect.CONSTANT if name in compile_.constexprs:
-            return f"warm up or build both values of {name}"
-        case Aspect.OPTION:
-            return f"warm up or build this {name} too"
-        case _:
-            return f"warm up or build this use of {name} too"
+def _advice(difference: Difference, compile_: Compile) -> Iterator[Advice]:
+    """What helps against one difference; an item of a tuple can be neither annotated nor left unspecialised."""
+    name, sides = difference.name, {difference.before, difference.after}
+    whole = "[" not in name
+    if any(side.startswith(_DESCRIPTOR) for side in sides):
+        yield Advice(Change.MAKE_INSIDE, name)
+        return
+    if difference.aspect is Aspect.CLASS:
+        if whole and name not in compile_.unspecialised:
+            yield Advice(Change.UNSPECIALISE, name)
+        if sides == {"multiple of 16", "other"}:
+            yield Advice(Change.PAD, name)
+    elif difference.aspect is Aspect.WIDTH and whole and frozenset(sides) in _COMMON_TYPE:
+        yield Advice(Change.ANNOTATE, name, _COMMON_TYPE[frozenset(sides)])
+    elif difference.aspect is Aspect.ALIGNMENT:
+        yield Advice(Change.ALIGN, name)
+    yield Advice(Change.BUILD, name)
+
+
+_DESCRIPTOR = '"tensordesc'
+"""How the text begins that stands for a tensor descriptor in a key."""
+_COMMON_TYPE = {frozenset(("i32", "i64")): "int64", frozenset(("i32", "fp32")): "float32"}
+"""The annotation under which Triton takes values of both types as one; for other pairs there is none."""
 
 
 def _unread(compiles: Sequence[Compile]) -> Iterator[Cause]:
@@ -187,7 +206,7 @@ def _unread(compiles: Sequence[Compile]) -> Iterator[Cause]:
                 counts[name] = counts.get(name, 0) + 1
     for name, number in counts.items():
         message = f"{name}: never read, or without effect: {number + 1} variants that differ in it are one binary"
-        yield Cause(name, "unread", message, f"remove {name}, or keep it out of the key", number)
+        yield Cause.make(name, "unread", message, [Advice(Change.DROP, name)], number)
 
 
 def _some(texts: Mapping[str, None], separator: str = ", ") -> str:

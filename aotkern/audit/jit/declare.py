@@ -16,7 +16,7 @@ _MANY_CONSTANTS = 16
 
 
 def declaration(target: str, variants: Sequence[Arguments], constexprs: frozenset[str]) -> str:
-    """`Space(...)` texts for these variants of one kernel.
+    """`Space(...)` texts for these variants of one kernel; those with tensor descriptors are left out.
 
     Args:
         target: The target that they were compiled for.
@@ -25,9 +25,17 @@ def declaration(target: str, variants: Sequence[Arguments], constexprs: frozense
     """
     shapes: dict[str, list[Arguments]] = {}
     for arguments in variants:
+        if any(_is_descriptor(spec) for name, spec in arguments if name not in constexprs):
+            continue  # no declaration can say it
         shape = ",".join(_shape(name, spec, constexprs) for name, spec in arguments)
         shapes.setdefault(shape, []).append(arguments)
     return "\n".join(_space(target, rows, constexprs) for rows in shapes.values())
+
+
+def _is_descriptor(spec: ArgumentSpec) -> bool:
+    if isinstance(spec, Group):
+        return any(map(_is_descriptor, spec.items))
+    return isinstance(spec, Fixed) and spec.constant.text.startswith('"tensordesc')
 
 
 def _shape(name: str, spec: ArgumentSpec, constexprs: frozenset[str]) -> str:

@@ -85,7 +85,7 @@ def test_a_kernel_that_was_not_built_covers_nothing():
 
 def test_variants_that_differ_in_options_ask_for_the_option():
     one, two = (
-        VariantKey.parse(f"k[hip:gfx942](x:*fp32:DS,n:i32,B=64){{num_warps={warps}}}").options for warps in (4, 8)
+        VariantKey.parse(f"k[hip:gfx942](x:*fp32:DS,n:i32,B=64){{num_warps={warps}}}").options for warps in (2, 8)
     )
     keys = [
         VariantKey("k", GFX942, VariantKey.parse("k[hip:gfx942](x:*fp32:DS,n:i32,B=64)").arguments, options)
@@ -93,7 +93,7 @@ def test_variants_that_differ_in_options_ask_for_the_option():
     ]
     found = Catalogue.of_keys("test", GFX942, {"k": (PARAMETERS, keys)})
     arguments = {"x": ALIGNED, "n": Integers(1, 9), "B": Values((Constant("64"),))}
-    assert "num_warps: 4 or 8 -> not given" in prove(found, [Calls("k", arguments)], "d").kernels[0].gaps[0].reasons
+    assert "num_warps: 2 or 8 -> not given" in prove(found, [Calls("k", arguments)], "d").kernels[0].gaps[0].reasons
     assert prove(found, [Calls("k", arguments, {"num_warps": Constant("8")})], "d").verdict.exit_code == 0
 
 
