@@ -151,4 +151,4 @@ def test_a_hit_has_the_bytes_of_the_jit(world, target):
     run()
     assert totals["built"] * 3 >= CASES, f"too few programs can be built to prove anything: {totals}"
     assert totals["hits"] > totals["built"], f"nothing but what was recorded is served: {totals}"
-    assert totals["misses"] > totals["built"] / 2, f"hardly anything is a miss: {totals}"
+    assert totals["misses"] * 5 >= totals["built"], f"hardly anything is a miss: {totals}"
