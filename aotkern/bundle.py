@@ -24,11 +24,12 @@ has changed or was cut by then is refused (`docs/adr/a-bundle-is-read-where-it-l
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import secrets
 import stat
 import struct
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -167,20 +168,32 @@ def publish(path: Path, data: bytes, *, durable: bool = True) -> None:
     Raises:
         OSError: The disk is full, or the folder cannot be written; no temporary file is left.
     """
-    # mkstemp opens with O_EXCL and follows no link, so neither a planted link nor a racing writer is written through.
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    # O_EXCL follows no link, so neither a planted link nor a racing writer is written through. The mode is what the
+    # user's umask leaves of it.
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-            os.fchmod(file.fileno(), 0o644)
         temporary.replace(path)
+        if durable:
+            _sync_folder(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until the disk has the new name, too; some file systems know no such thing."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def read(path: Path) -> bytes:

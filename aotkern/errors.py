@@ -93,6 +93,10 @@ class BuildError(AotkernError):
         return type(self), (self.key, self.reason)
 
 
+class MachineError(BuildError):
+    """The machine, and not the kernel, kept a variant from being compiled: no memory, no space, no file descriptors."""
+
+
 class MissingToolError(AotkernError):
     """Something that this operation needs is not installed: `tool` names it, `advice` says how to get it."""
 

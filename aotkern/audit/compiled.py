@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from aotkern.audit.sides import Side
 from aotkern.build import revision
 from aotkern.build.builder import Compilation, Request, Step, compile_targets
 from aotkern.errors import InputError, Problem
+from aotkern.workfolder import work_folder
 
 Tell = Callable[[Step], None]
 
@@ -38,8 +37,8 @@ def at(request: Request, name: str, tell: Tell) -> list[Side]:
     Raises:
         AotkernError: As `today`, and as `revision.export`.
     """
-    with tempfile.TemporaryDirectory(prefix="aotkern-baseline-") as folder:
-        export = revision.export(request.sources, name, Path(folder))
+    with work_folder("baseline") as folder:
+        export = revision.export(request.sources, name, folder)
         compilation = _compiled(replace(request, sources=export.sources, moved=export.moved), tell)
         doubt = revision.strangers(export.moved, compilation.origins)
     short = export.commit[:12]

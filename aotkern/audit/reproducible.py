@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from aotkern.build.builder import Compilation, Request, Step, compile_targets
 from aotkern.build.revision import located
 from aotkern.bundle import encode
 from aotkern.digest import Digest
+from aotkern.workfolder import work_folder
 
 AUDIT = "reproducible"
 
@@ -150,10 +150,10 @@ def audit(request: Request, progress: Progress = lambda _: None) -> Reproducible
 
 
 def _differing(expected: Mapping[str, bytes], plain: Request, axes: tuple[str, ...], progress: Progress) -> list[str]:
-    with tempfile.TemporaryDirectory(prefix="aotkern-rebuild-") as folder:
+    with work_folder("rebuild") as folder:
         changed = plain
         for axis in axes:
-            changed = AXES[axis](changed, Path(folder))
+            changed = AXES[axis](changed, folder)
         found = _bundles(compile_targets(changed, progress))
     return [target for target in expected if found.get(target) != expected[target]]
 

@@ -8,6 +8,7 @@ attributes.
 from __future__ import annotations
 
 import dataclasses
+import errno
 from typing import Any
 
 from aotkern import codeobject, influences
@@ -16,7 +17,7 @@ from aotkern.build.constants import rebuilt
 from aotkern.build.registry import LoadedKernel
 from aotkern.codeobject.facts import CodeObject
 from aotkern.compileoptions import RESERVED, as_constants
-from aotkern.errors import BuildError, IntegrityError
+from aotkern.errors import BuildError, IntegrityError, MachineError
 from aotkern.manifest import Launch
 from aotkern.spec import Constant, Fixed, Group, Named, Runtime, VariantKey
 from aotkern.spec.key import ArgumentSpec, flatten
@@ -100,13 +101,20 @@ def compile_variant(kernel: LoadedKernel, key: VariantKey) -> Compiled:
         with environment.holding(_variables(_asked(key)[0])):
             compiled, run = stages.compiler().compile(*_task(kernel, key))
     except Exception as error:  # the compiler raises whatever it likes; each of them is this variant's failure
-        raise BuildError(str(key), f"{type(error).__name__}: {error}") from error
+        made = MachineError if _is_of_the_machine(error) else BuildError
+        raise made(str(key), f"{type(error).__name__}: {error}") from error
     data = _binary(compiled)
     if doubt := run.doubt(data):
         raise BuildError(str(key), doubt)
     launch = _launch(compiled.metadata)
     _check_limits(key, launch)
     return Compiled(data, _checked(key, data, compiled.metadata), launch, tuple(run.ran))
+
+
+def _is_of_the_machine(error: Exception) -> bool:
+    """Whether there was no room for the compiler to work: that says nothing about the kernel."""
+    none_left = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in none_left)
 
 
 def plain(kernel: LoadedKernel, key: VariantKey) -> bytes:

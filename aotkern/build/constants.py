@@ -65,7 +65,7 @@ def installed(of: Named) -> Any:
 
 
 def held(of: Named) -> tuple[Any, ...]:
-    """What the installed module holds under a name, whatever it is made of; of several the one at that very place first.
+    """What the installed module holds under a name, whatever it is made of; the one at that very place first.
 
     Raises:
         InputError: The module cannot be imported, or holds no such function or class.

@@ -10,11 +10,9 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +26,8 @@ from aotkern import isolation
 from aotkern.build import environment
 from aotkern.build.origins import Moved, Origins
 from aotkern.build.registry import Source
-from aotkern.errors import AotkernError, BuildError, InputError, IntegrityError, MissingToolError, Problem
+from aotkern.errors import AotkernError, BuildError, InputError, IntegrityError, MachineError, MissingToolError, Problem
+from aotkern.workfolder import work_folder
 
 # The child sees the parent's import path whatever its own environment says, and nothing else of the parent.
 _START = "import sys;sys.path[:]=sys.argv.pop(1).split(chr(10));from aotkern.build.worker import main;main()"
@@ -59,6 +58,18 @@ class Setting:
     device: str = ""
     patience: float = STARTUP_SECONDS
     moved: tuple[Moved, ...] = ()
+
+
+class WorkerDiedError(EOFError):
+    """A worker ended without an answer; the message says how, and what it last printed.
+
+    Attributes:
+        killed: Whether it was killed from outside, as by a system that runs out of memory.
+    """
+
+    def __init__(self, message: str, *, killed: bool) -> None:
+        super().__init__(message)
+        self.killed = killed
 
 
 class WorkerProcess:
@@ -149,13 +160,13 @@ class WorkerProcess:
                 raise TimeoutError(f"no answer within {seconds:g} s")
             chunk = os.read(self._answers, 1 << 20)
             if not chunk:
-                raise EOFError(self._last_words())
+                raise self._died()
             self._buffer += chunk
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         return line
 
-    def _last_words(self) -> str:
+    def _died(self) -> WorkerDiedError:
         try:
             code = self._process.wait(_FAREWELL_SECONDS)
         except subprocess.TimeoutExpired:  # it closed the pipe and lives on
@@ -163,7 +174,8 @@ class WorkerProcess:
             code = self._process.wait()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         tail = self._log.read_bytes()[-2000:].decode("utf-8", "replace").strip()
-        return f"the worker died ({how})" + (f"; it last printed:\n{tail}" if tail else "")
+        words = f"the worker died ({how})" + (f"; it last printed:\n{tail}" if tail else "")
+        return WorkerDiedError(words, killed=code == -signal.SIGKILL)
 
     def kill(self) -> None:
         """End the process and everything it started."""
@@ -187,8 +199,9 @@ def _error(answer: Mapping[str, Any]) -> AotkernError:
     if "problems" in answer:
         problems = [Problem(*row) for row in answer["problems"]]
         return IntegrityError(problems) if kind == "IntegrityError" else InputError(problems)
-    if kind == "BuildError":
-        return BuildError(answer["key"], answer["reason"])
+    if kind in ("BuildError", "MachineError"):
+        made = MachineError if kind == "MachineError" else BuildError
+        return made(answer["key"], answer["reason"])
     if kind == "MissingToolError":
         return MissingToolError("triton", "to compile", "pip install 'aotkern[build]'")
     return BuildError("kernel sources", answer["reason"])
@@ -216,7 +229,8 @@ class Pool:
     ) -> None:
         self._setting, self._jobs, self._ready = setting, jobs, jobs if ready is None else min(ready, jobs)
         self._admit = admit
-        self._root = Path(tempfile.mkdtemp(prefix="aotkern-", dir=folder))
+        self._folder = contextlib.ExitStack()
+        self._root = self._folder.enter_context(work_folder("build", folder))
         self._changed = threading.Condition()
         self._workers: list[WorkerProcess] = []
         self._idle: list[WorkerProcess] = []
@@ -235,7 +249,7 @@ class Pool:
         self._aside.shutdown()  # before the pipes are closed that it may be reading
         for worker in self._workers:
             worker.close()
-        shutil.rmtree(self._root, ignore_errors=True)
+        self._folder.close()
 
     def _start(self) -> WorkerProcess:
         worker = WorkerProcess(self._setting, self._root / str(len(self._workers)))
@@ -349,7 +363,7 @@ class Pool:
             if self._stopped:
                 return
             try:
-                answer, data = self.compile_one(key, seconds)
+                answer, data = self._compile_or_again(key, seconds)
             except (BuildError, EOFError, TimeoutError) as error:
                 with report:
                     if not self._stopped:
@@ -365,6 +379,22 @@ class Pool:
             except BaseException:
                 self._stop()
                 raise
+
+    def _compile_or_again(self, key: str, seconds: float) -> tuple[dict[str, Any], bytes]:
+        """As `compile_one`, once more where the worker was killed: the machine may have had no memory for two.
+
+        Raises:
+            MachineError: The second one was killed, too. The rest as `compile_one`.
+        """
+        try:
+            return self.compile_one(key, seconds)
+        except WorkerDiedError as error:
+            if not error.killed or self._stopped:
+                raise
+        try:
+            return self.compile_one(key, seconds)
+        except WorkerDiedError as error:
+            raise MachineError(key, f"{error}; so did the one before it") from error
 
     def compile_one(self, key: str, seconds: float) -> tuple[dict[str, Any], bytes]:
         """Compile one variant, with a worker that is free or a new one; several threads may do so at a time.
@@ -383,6 +413,7 @@ class Pool:
             raise
         except AotkernError as error:
             self._give(worker)
-            raise BuildError(key, error.reason if isinstance(error, BuildError) else str(error)) from error
+            made = MachineError if isinstance(error, MachineError) else BuildError
+            raise made(key, error.reason if isinstance(error, BuildError) else str(error)) from error
         self._give(worker)
         return answer, data

@@ -217,7 +217,7 @@ def serve(requests: TextIO, answers: TextIO) -> None:
             rows = [[problem.where, problem.expected, problem.found] for problem in error.problems]
             answer = {"error": type(error).__name__, "problems": rows}
         except BuildError as error:
-            answer = {"error": "BuildError", "key": error.key, "reason": error.reason}
+            answer = {"error": type(error).__name__, "key": error.key, "reason": error.reason}
         except AotkernError as error:
             answer = {"error": type(error).__name__, "reason": str(error)}
         except Exception:  # a fault of ours or of a kernel source: tell it whole, stay alive

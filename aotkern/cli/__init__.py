@@ -31,6 +31,10 @@ def main() -> None:
         sys.exit(2)
     except click.Abort:
         sys.exit(_INTERRUPTED)
+    except OSError as error:
+        # What the system refuses to everybody (descriptors, space, memory), wherever it happens to be noticed.
+        sys.stderr.write(visible_text(f"aotkern: expected room to work, found {error}\n"))
+        sys.exit(2)
     except AotkernError as error:
         sys.stderr.write(visible_text(f"aotkern: {error}\n"))
         sys.exit(2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import NoReturn
 
@@ -13,6 +12,7 @@ from aotkern.bench import Run, observed
 from aotkern.cli import common
 from aotkern.cli.lazy import LazyGroup
 from aotkern.report import bench as report
+from aotkern.workfolder import work_folder
 
 COMMANDS = {
     "build": ("aotkern.cli.bench:build", "How fast kernels are built, beside a plain loop over triton.compile."),
@@ -64,8 +64,8 @@ def build(
     named = tuple(str(source.path or source.name) for source in sources.parse(kernels))
     words = " ".join([*map(_name, kernels), "-t", target, *(f"--only '{p}'" for p in only), "--rounds", str(rounds)])
     observation = observed("user-build", f"aotkern bench build {words}")
-    with tempfile.TemporaryDirectory(prefix="aotkern-bench-") as folder:
-        subject = builds.Subject(named, wanted, only, common.environment(), Path(folder))
+    with work_folder("bench") as folder:
+        subject = builds.Subject(named, wanted, only, common.environment(), folder)
         tables = builds.measure(subject, tuple(dict.fromkeys(jobs)), rounds)
     _finish(observation.run(tables), save, as_json=as_json)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from aotkern.report import built
 from aotkern.spec import VariantKey
 from aotkern.spec.expand import DEFAULT_LIMIT
 from aotkern.target import Target
+from aotkern.workfolder import work_folder
 
 
 @click.command()
@@ -149,9 +149,9 @@ def build(
     elif scheduler:
         raise InputError.one("--scheduler", "--executor dask", f"--executor {executor}")
     environment = common.environment()
-    with tempfile.TemporaryDirectory(prefix="aotkern-") as folder:
+    with work_folder("trace") as folder:
         task = (
-            from_trace.traced(traces, Path(folder), wishes) if traces else from_trace.declared(kernels, wishes.targets)
+            from_trace.traced(traces, folder, wishes) if traces else from_trace.declared(kernels, wishes.targets)
         )
         label = name or task.label
         if Path(label).name != label:

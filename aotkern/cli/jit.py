@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,6 +27,7 @@ from aotkern.report import jit_machine as machine
 from aotkern.triton_bridge.budget import MODES, SERVING, Budget, PhaseBudget
 from aotkern.triton_bridge.gate import Gate
 from aotkern.triton_bridge.launch import Ready
+from aotkern.workfolder import work_folder
 
 FORMS: Mapping[str, Callable[[JitReport], str]] = {
     "text": text.summary,
@@ -79,7 +79,7 @@ def jit(
     outputs = _outputs(reports)
     catalogues = [Catalogue.of_manifest(path, Side.either(Path(path)).manifest) for path in bundles]
     with ExitStack() as stack:
-        folder = Path(events or stack.enter_context(tempfile.TemporaryDirectory(prefix="aotkern-jit-")))
+        folder = Path(events or stack.enter_context(work_folder("jit")))
         if command:
             output = sys.stderr.buffer if as_json else sys.stdout.buffer
             ran = program.Program(command, common.environment(), output, sys.stderr.buffer)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,6 +17,7 @@ from aotkern.trace import Trace, Unbuildable, merge
 from aotkern.triton_bridge import child, recording
 from aotkern.triton_bridge.launch import Ready, Runner
 from aotkern.triton_bridge.surroundings import TRACE
+from aotkern.workfolder import work_folder
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -35,10 +35,10 @@ def record(out: Path, append: bool, as_json: bool, command: tuple[str, ...]) -> 
     built is listed, with the reason. The exit code is the command's; 2 when nothing could be recorded.
     """
     before = [Trace.parse(out.read_bytes(), str(out))] if append and out.exists() else []
-    with tempfile.TemporaryDirectory(prefix="aotkern-record-") as folder:
-        environment = child.injected(common.environment(), {TRACE: folder})
+    with work_folder("record") as folder:
+        environment = child.injected(common.environment(), {TRACE: str(folder)})
         status = run_command(command, environment, divert=as_json)
-        trace = merge((*before, recording.collect(Path(folder))))
+        trace = merge((*before, recording.collect(folder)))
     try:
         publish(out, trace.to_bytes())
     except OSError as error:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,6 +24,7 @@ from aotkern.triton_bridge.serve import ON_MISS, UNTUNED
 from aotkern.triton_bridge.surroundings import BUNDLE, LOCK, OTHER_TRITON, SERVED_EVENTS
 from aotkern.triton_bridge.surroundings import ON_MISS as ON_MISS_VARIABLE
 from aotkern.triton_bridge.surroundings import UNTUNED as UNTUNED_VARIABLE
+from aotkern.workfolder import work_folder
 
 SHOWN = 20
 """Reasons for misses that the summary lists."""
@@ -78,13 +78,13 @@ def run(
         DENY: "\n".join(entries),
     }
     with ExitStack() as stack:
-        try:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="aotkern-run-"))
-        except OSError:
-            folder = ""  # a read-only system: everything works, without the summary
-        environment = child.injected(common.environment(), {**variables, SERVED_EVENTS: folder})
+        folder: Path | None = None
+        with suppress(OSError):  # a read-only system: everything works, without the summary
+            folder = stack.enter_context(work_folder("run"))
+        told = {**variables, SERVED_EVENTS: str(folder or "")}
+        environment = child.injected(common.environment(), told)
         status = run_command(command, environment, divert=as_json)
-        rows = events(Path(folder)) if folder else []
+        rows = events(folder) if folder else []
     failed = unserved(rows) if folder and on_miss == "error" else ""
     if as_json:
         common.emit(json.dumps(document(opened, rows, status), indent=2, ensure_ascii=False))

@@ -7,12 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from aotkern.audit.findings import Verdict
 from aotkern.build.builder import Compilation, Published
+from aotkern.errors import MachineError
 from aotkern.report.plain import JSON, amount, document, limited, table
 from aotkern.target import Target
 
 
 def verdict(compilation: Compilation) -> Verdict:
-    """Clean when everything that was asked for was built."""
+    """Clean when everything that was asked for was built; could not tell where only the machine stood in the way."""
+    if compilation.failures and all(isinstance(error, MachineError) for error in compilation.failures):
+        return Verdict.UNKNOWN
     return Verdict.FINDINGS if compilation.failures or compilation.left_out else Verdict.CLEAN
 
 

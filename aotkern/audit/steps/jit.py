@@ -16,6 +16,7 @@ from aotkern.audit.sides import Side
 from aotkern.audit.steps.planned import Circumstances, Planned
 from aotkern.triton_bridge.gate import Gate
 from aotkern.triton_bridge.launch import Ready
+from aotkern.workfolder import work_folder
 
 _LAST_WORDS = 300
 """Characters of a failed program's output in the step's message."""
@@ -30,7 +31,7 @@ def _jit(step: JitStep, circumstances: Circumstances) -> Report:
     budget = budgets.read(step.budget)
     catalogues = [Catalogue.of_manifest(str(path), Side.either(path).manifest) for path in step.bundles]
     ready = Ready(re.compile(step.ready_pattern) if step.ready_pattern else None, step.ready_file)
-    with tempfile.TemporaryDirectory(prefix="aotkern-jit-") as name, tempfile.TemporaryFile() as output:
+    with work_folder("jit") as name, tempfile.TemporaryFile() as output:
         folder = Path(name)
         ran = program.Program(step.command, circumstances.inherited, output, output, step.seconds)
         obstacle = program.watch(ran, folder, Gate(budget, known=program.known(catalogues)), ready)
