@@ -431,7 +431,7 @@ def test_a_link_planted_under_the_name_of_a_temporary_file_is_not_followed(tmp_p
     assert (tmp_path / "x.aotk").read_bytes() == b"new"
 
 
-@pytest.mark.parametrize("step", ["fsync", "fchmod", "replace"])
+@pytest.mark.parametrize("step", ["fsync", "fdopen", "replace"])
 def test_an_error_while_writing_leaves_nothing_behind(tmp_path, monkeypatch, step):
     path = tmp_path / "x.aotk"
     path.write_bytes(b"old")
@@ -654,3 +654,17 @@ def test_of_many_problems_the_first_hundred_are_told():
     assert str(error).endswith("and more: expected at most 100 problems, found others, which are not listed")
     assert pickle.loads(pickle.dumps(error)).problems == error.problems
     assert len(IntegrityError(Problem(f"row {n}", "a", "b") for n in range(100)).problems) == 100
+
+
+def test_files_keep_to_the_umask_and_leave_nothing_beside_them(tmp_path):
+    from aotkern.bundle import publish
+
+    before = os.umask(0o077)
+    try:
+        publish(tmp_path / "private", b"x")
+        os.umask(0o022)
+        publish(tmp_path / "public", b"x")
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == {"private": 0o600, "public": 0o644}

@@ -11,9 +11,11 @@ pytest.importorskip("triton")
 
 from making import GFX942, GFX950, HEAD, SCALE, SINGLE, edited, request, written
 
+from aotkern.audit.findings import Verdict
 from aotkern.build import environment, pool
 from aotkern.build.builder import compile_targets
-from aotkern.errors import BuildError, InputError
+from aotkern.errors import BuildError, InputError, MachineError
+from aotkern.report import built
 
 TWO = (
     HEAD
@@ -38,6 +40,7 @@ KERNELS = (
 )
 """
 )
+STORE = "store[hip:gfx942](x:*fp32:D,V=1.0){num_warps=1}"
 ENDLESS = "endless[hip:gfx942](x:*fp32:D){num_warps=1}"
 
 
@@ -82,9 +85,41 @@ def test_a_worker_killed_while_it_compiles_costs_only_its_variant(tmp_path, temp
     result = compile_targets(request(written(tmp_path, TWO)))
     (error,) = result.failures
     assert error.key == ENDLESS
-    assert error.reason == "the worker died (signal SIGKILL)"
+    assert error.reason == "the worker died (signal SIGKILL); so did the one before it"
     assert len(result.seconds) == 2
     assert list(temporary.iterdir()) == []
+    # The machine, and not the kernel, prevented it: nothing is said about the kernel.
+    assert isinstance(error, MachineError)
+    assert built.verdict(result) is Verdict.UNKNOWN
+    result.failures.append(BuildError("other", "does not compile"))
+    assert built.verdict(result) is Verdict.FINDINGS
+
+
+def test_a_worker_that_is_killed_once_costs_nothing(tmp_path, monkeypatch):
+    ask = pool.WorkerProcess.ask
+    killed = []
+
+    def fatal(self, question, seconds):
+        if question.get("text") == STORE and not killed:
+            killed.append(self._process.pid)
+            os.kill(self._process.pid, signal.SIGKILL)
+        return ask(self, question, seconds)
+
+    monkeypatch.setattr(pool.WorkerProcess, "ask", fatal)
+    text = edited(TWO, ("    Kernel(endless, Space((\"gfx942\",), X, options={\"num_warps\": 1})),\n", ""))
+    result = compile_targets(request(written(tmp_path, text)))
+    assert (len(killed), result.failures) == (1, [])
+    assert len(result.targets[GFX942].manifest.variants) == 2
+
+
+@pytest.mark.parametrize("error", ["OSError(28, 'No space left on device')", "MemoryError()"])
+def test_a_compiler_without_room_says_nothing_about_the_kernel(tmp_path, error):
+    broken = f"import triton\ndef compile(*_, **__):\n    raise {error}\ntriton.compile = compile\n"
+    broken += "import triton.compiler.compiler as inner\ninner.compile = compile\nKERNELS = ("
+    text = edited(TWO, ("    Kernel(endless, Space((\"gfx942\",), X, options={\"num_warps\": 1})),\n", ""))
+    result = compile_targets(request(written(tmp_path, edited(text, ("KERNELS = (", broken)))))
+    assert {type(failure) for failure in result.failures} == {MachineError}
+    assert built.verdict(result) is Verdict.UNKNOWN
 
 
 def test_what_a_dying_worker_printed_is_part_of_the_reason(tmp_path):
