@@ -79,7 +79,7 @@ def test_every_barrier_that_is_taken_out_is_noticed_or_harmless(arch: str, monke
             conflicts = recount.conflicts(subject, code, monkeypatch)
             assert result != "not noticed" or conflicts == 0, text
             count += result == "RaceError"
-    assert count >= 6
+    assert count >= 3
 
 
 @ARCHS
