@@ -29,10 +29,11 @@ from aotkern.emulator.arena import Arena, Region, Watch
 from aotkern.emulator.control import Code
 from aotkern.emulator.errors import RaceError, UnsupportedError
 from aotkern.emulator.kernel import Kernel
-from aotkern.emulator.latest import Late, Queue
+from aotkern.emulator.latest import Late
 from aotkern.emulator.launch import Launch, check_modes, dispatch_packet
 from aotkern.emulator.observing import Observed
 from aotkern.emulator.operands import Operands
+from aotkern.emulator.outstanding import Queue
 from aotkern.emulator.program import Program
 from aotkern.emulator.races import Races
 from aotkern.emulator.scheduler import Plan, Scheduler, WaveOrder

@@ -33,68 +33,12 @@ from aotkern.emulator.access import Transfer, active, narrow
 from aotkern.emulator.arena import Region
 from aotkern.emulator.disassembler import Instruction
 from aotkern.emulator.errors import Race, Touch
+from aotkern.emulator.shadow import NOTHING, Known, Shadow
 from aotkern.emulator.waves import LANES, Array, Mask, Waves
 
 I64 = np.int64
 _MOST_RACES = 64  # pairs of instructions that are kept
-_COARSEST = 16
 _ATOMIC = 1  # in the lowest bit of a place in the code, which is a multiple of four
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What happened before: segments below a bound of whole workgroups, and up to one of single waves."""
-
-    groups: dict[int, int]
-    waves: dict[int, int]
-
-    def joined(self, other: _Known) -> _Known:
-        """What either knows."""
-        return _Known(_most(self.groups, other.groups), _most(self.waves, other.waves))
-
-    def covers(self, segment: int, wave: int, group: int) -> bool:
-        """Whether a segment of a wave is known to lie before."""
-        return self.groups.get(group, 0) > segment or self.waves.get(wave, 0) >= segment
-
-
-_NOTHING = _Known({}, {})
-
-
-def _most(one: dict[int, int], other: dict[int, int]) -> dict[int, int]:
-    if not one or not other:
-        return one or other
-    return {key: max(one.get(key, 0), other.get(key, 0)) for key in one.keys() | other.keys()}
-
-
-class Shadow:
-    """The kept accesses of a region, by pieces of `unit` bytes: `segment << 32 | place | atomic`, 0 for none."""
-
-    __slots__ = ("first", "second", "unit", "write")
-
-    def __init__(self, size: int) -> None:
-        self.unit = _COARSEST
-        self.write, self.first, self.second = (np.zeros(-(-size // _COARSEST), I64) for _ in range(3))
-
-    def pieces(self, offsets: Array, size: int) -> Array:
-        """The pieces that accesses of `size` bytes touch, `(n, pieces of one access)`."""
-        odd = int(np.bitwise_or.reduce(offsets, initial=0)) | size
-        while odd & (self.unit - 1):
-            self._refine()
-        first = offsets // self.unit
-        count = size // self.unit
-        return first[:, None] if count == 1 else first[:, None] + np.arange(count)
-
-    def _refine(self) -> None:
-        self.unit //= 2
-        self.write, self.first, self.second = map(_doubled, (self.write, self.first, self.second))
-
-
-def _doubled(kept: Array) -> Array:
-    """Each piece as two; pages that nothing touched stay untouched."""
-    made = np.zeros(2 * len(kept), I64)
-    used = np.flatnonzero(kept)
-    made[2 * used] = made[2 * used + 1] = kept[used]
-    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +78,11 @@ class Races:
         self._floor = np.zeros(total + 1, I64)
         self._now = np.arange(1, total + 1)
         self._group_floor = np.zeros(groups, I64)
-        self._known: dict[int, _Known] = {}
-        self._known_in: dict[int, _Known] = {}
-        self._published: dict[int, _Known] = {}
-        self._pending: dict[int, _Known] = {}
-        self._cells: dict[int, _Known] = {}
+        self._known: dict[int, Known] = {}
+        self._known_in: dict[int, Known] = {}
+        self._published: dict[int, Known] = {}
+        self._pending: dict[int, Known] = {}
+        self._cells: dict[int, Known] = {}
         self._found: dict[tuple[tuple[int, bool], tuple[int, bool]], Race] = {}
         self._texts: dict[int, str] = {}
         self._current: Waves
@@ -180,10 +124,10 @@ class Races:
 
     def _share(self, waves: range) -> None:
         for table in (self._known, self._pending):
-            together = _NOTHING
+            together = NOTHING
             for wave in waves:
-                together = together.joined(table.get(wave, _NOTHING))
-            if together is not _NOTHING:
+                together = together.joined(table.get(wave, NOTHING))
+            if together is not NOTHING:
                 table.update(dict.fromkeys(waves, together))
 
     def _begin(self, waves: Array) -> None:
@@ -207,8 +151,8 @@ class Races:
         numbers = waves.number + waves.arena.first_wave
         for wave in numbers.tolist():
             group = wave // self._waves
-            own = _Known({group: int(self._group_floor[group])}, {wave: int(self._now[wave])})
-            self._published[wave] = own.joined(self._known.get(wave, _NOTHING))
+            own = Known({group: int(self._group_floor[group])}, {wave: int(self._now[wave])})
+            self._published[wave] = own.joined(self._known.get(wave, NOTHING))
         self._begin(numbers)
 
     def renew(self, waves: Waves) -> None:
@@ -216,7 +160,7 @@ class Races:
         numbers = waves.number + waves.arena.first_wave
         for wave in numbers.tolist():
             if wave in self._pending:
-                self._known[wave] = self._pending[wave].joined(self._known.get(wave, _NOTHING))
+                self._known[wave] = self._pending[wave].joined(self._known.get(wave, NOTHING))
         self._begin(numbers)
 
     def loads(self, region: Region, offsets: Array, mask: Mask, size: int, where: Array | None = None) -> None:
@@ -392,9 +336,9 @@ class Races:
         for wave, address in dict.fromkeys(zip(made.waves[:, 0].tolist(), addresses, strict=True)):
             cell = self._cells.get(address)
             if cell is not None:
-                self._pending[wave] = cell.joined(self._pending.get(wave, _NOTHING))
+                self._pending[wave] = cell.joined(self._pending.get(wave, NOTHING))
             if releases and wave in self._published:
-                self._cells[address] = self._published[wave].joined(cell or _NOTHING)
+                self._cells[address] = self._published[wave].joined(cell or NOTHING)
 
     def _report(self, kept: Array, unordered: Array, made: _Accesses, *, kept_writes: bool, writes: bool) -> None:
         """Note races, each pair of instructions once."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import random
 import time
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,14 +24,13 @@ from aotkern.emulator.arena import AccessError, UnmodelledError, Watch
 from aotkern.emulator.control import BARRIER, END
 from aotkern.emulator.errors import LimitError, UnsupportedError, WaitingError
 from aotkern.emulator.operands import OperandError
+from aotkern.emulator.polling import Polling, Probe
 from aotkern.emulator.program import Block, Program
 from aotkern.emulator.waves import Array, Waves, merged
 from aotkern.errors import EmulatorError
 
 WaveOrder = Literal["lockstep", "forward", "reverse", "random"]
 _TURN = 20_000  # instructions after which other waves get a turn
-_ROUNDS = 8  # how often each wave must come back in the same state before that is called waiting
-_FRUITLESS = 20_000  # polls without any store after which waves with a running counter count as waiting, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,7 @@ class Scheduler:
         self._alive: Array = np.zeros(plan.groups, np.int64)
         self._arrived: Array = np.zeros(plan.groups, np.int64)
         self._started = 0
-        self._polling = _Polling()
+        self._polling = Polling()
 
     def run(self) -> None:
         """Run all waves.
@@ -139,7 +137,7 @@ class Scheduler:
     def _turn(self, current: Waves) -> None:
         """Run waves until they wait, end, part, or others should run."""
         lockstep = self._plan.order == "lockstep"
-        probe = _Probe(current) if current.worked else None
+        probe = Probe(current) if current.worked else None
         while True:
             block = self._program.block(current.pc)
             size = len(block.instructions)
@@ -164,7 +162,7 @@ class Scheduler:
                 self._join(current)
                 return
 
-    def _turn_ends(self, current: Waves, probe: _Probe | None) -> bool:
+    def _turn_ends(self, current: Waves, probe: Probe | None) -> bool:
         """Whether others should run, now that a loop begins anew; notes what came of the turn."""
         if current.poll is not None:
             self._polling.polled(current)
@@ -248,60 +246,6 @@ class Scheduler:
             self._join(waves) if self._plan.order == "lockstep" else self._enter([waves])
 
 
-class _Polling:
-    """Counts how long waves have only polled, with nothing stored."""
-
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """Something else happened."""
-        self._fruitless = self._repeated = 0
-        self._changes = -1
-        self._seen: dict[tuple[int, ...], tuple[int, int]] = {}
-
-    def polled(self, waves: Waves) -> None:
-        """Waves come back to a loop that polls."""
-        changes = _changes(waves)
-        if changes != self._changes:
-            self.forget()
-            self._changes = changes
-        self._fruitless += 1
-        if self._fruitless < 2 * _ROUNDS:  # most waits end soon; a digest costs more than a turn
-            return
-        state = waves.pc, _digest(waves)
-        before = self._seen.get(waves.numbers())
-        self._seen[waves.numbers()] = state
-        self._repeated = self._repeated + 1 if before == state else 0
-
-    def repeated(self, waves: Waves) -> None:
-        """Waves come back, in the same state, to a loop in which they poll with plain loads."""
-        if _changes(waves) == self._changes:
-            self._repeated += 1
-        else:
-            self.forget()
-            self._changes = _changes(waves)
-
-    def endless(self, objects: int) -> bool:
-        """Whether nothing can come of it any more, with so many waves (that run together) alive."""
-        return self._repeated > _ROUNDS * objects or self._fruitless > _FRUITLESS + 1000 * objects
-
-
-class _Probe:
-    """Tells whether waves come back to a place in the state in which they were there before."""
-
-    def __init__(self, waves: Waves) -> None:
-        self._pc, self._changes, self._state = waves.pc, _all_changes(waves), _digest(waves)
-        self._left = 1
-
-    def repeats(self, waves: Waves) -> bool:
-        """Whether these waves are at the place again, for the first time, with nothing changed."""
-        if waves.pc != self._pc or not self._left:
-            return False
-        self._left = 0
-        return _all_changes(waves) == self._changes and _digest(waves) == self._state
-
-
 def _turn_of(waves: Waves) -> tuple[int, float]:
     return waves.turns, waves.rank
 
@@ -314,22 +258,6 @@ def _groups(waves: Waves) -> Array:
 def _go_together(one: Waves, other: Waves) -> bool:
     alike = one.pc == other.pc and one.overflow == other.overflow and one.arena is other.arena
     return alike and (one.queue is None or one.queue.like(other.queue))
-
-
-def _changes(waves: Waves) -> int:
-    """How often global memory was written."""
-    return sum(region.changes for region in waves.arena.regions)
-
-
-def _all_changes(waves: Waves) -> int:
-    """How often global memory or LDS was written."""
-    return _changes(waves) + waves.arena.lds.changes
-
-
-def _digest(waves: Waves) -> int:
-    """A number that stands for all registers."""
-    state = zlib.crc32(waves.scc.tobytes(), zlib.crc32(waves.scalar.tobytes()))
-    return zlib.crc32(waves.vector.tobytes(), state)
 
 
 def _by_place(spins: list[tuple[int, str, tuple[int, ...]]]) -> list[tuple[int, str, tuple[int, ...]]]:
