@@ -128,7 +128,7 @@ def _packed_words(operation: Operation, *, real: bool = False, signed: bool = Fa
                 return np.asarray(operation(*values))
             if real:
                 return clamped(np.asarray(operation(*values)))
-            return np.clip(operation(*[value.astype(np.int64) for value in values]), least, most)
+            return np.asarray(np.clip(operation(*[value.astype(np.int64) for value in values]), least, most))
 
         select, select_high, negate, negate_high = _halves(instruction, len(texts))
         lows, highs = (

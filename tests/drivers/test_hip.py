@@ -251,3 +251,17 @@ def test_numbers_are_those_of_amds_header(tmp_path):
     include = Path(backend.__path__[0], "include")
     command = [compiler, "-D__HIP_PLATFORM_AMD__", f"-I{include}", "-fsyntax-only", str(source)]
     assert subprocess.run(command, check=False, capture_output=True, text=True).stderr == ""
+
+
+def test_hidden_arguments_are_left_to_the_runtime(driver, hsaco):
+    """HIP copies what the note calls visible out of the buffer and fills in hidden arguments itself."""
+    from aotkern import codeobject
+
+    arguments = codeobject.read(hsaco, "mixed").arguments
+    hidden = [argument.offset for argument in arguments if argument.kind.startswith("hidden_")]
+    visible = max(a.offset + a.size for a in arguments if not a.kind.startswith("hidden_"))
+    assert len(launch(driver.load(0, hsaco, "mixed", 0)).arguments) == visible
+    if hidden:
+        function = driver.load(0, hsaco, "mixed", 0)
+        with pytest.raises(DriverError, match="hipErrorInvalidValue"):
+            driver.launch(launch(function, arguments=bytearray(min(hidden) + 8)))
