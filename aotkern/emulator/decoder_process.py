@@ -120,5 +120,5 @@ def _without_core_dump() -> None:
 
 if __name__ == "__main__":
     _without_core_dump()
-    with open(0, "rb") as asked, open(1, "wb") as out:  # noqa: PTH123 - descriptors, no paths
+    with open(0, "rb") as asked, open(1, "wb") as out:
         serve(sys.argv[1], asked, out)

@@ -18,7 +18,7 @@ enum { MAX_DEVICES = 8, MAX_STREAMS = 8 };
 
 typedef struct { char name[256], arch[256]; int units, shared, mach; } Device;
 typedef struct { uint64_t magic; int device; const uint8_t *image; int loaded; } Module;
-typedef struct { uint64_t magic; Module *module; uint32_t kernarg; char name[256]; } Function;
+typedef struct { uint64_t magic; Module *module; uint32_t kernarg, visible; char name[256]; } Function;
 
 static Device devices[MAX_DEVICES];
 static int device_count, resident = 2;

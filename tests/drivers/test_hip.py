@@ -261,7 +261,7 @@ def test_hidden_arguments_are_left_to_the_runtime(driver, hsaco):
     hidden = [argument.offset for argument in arguments if argument.kind.startswith("hidden_")]
     visible = max(a.offset + a.size for a in arguments if not a.kind.startswith("hidden_"))
     assert len(launch(driver.load(0, hsaco, "mixed", 0)).arguments) == visible
-    if hidden:
-        function = driver.load(0, hsaco, "mixed", 0)
-        with pytest.raises(DriverError, match="hipErrorInvalidValue"):
-            driver.launch(launch(function, arguments=bytearray(min(hidden) + 8)))
+    assert hidden
+    function = driver.load(0, hsaco, "mixed", 0)
+    with pytest.raises(DriverError, match="hipErrorInvalidValue"):
+        driver.launch(launch(function, arguments=bytearray(min(hidden) + 8)))
