@@ -31,3 +31,8 @@ def scale_short(x, out, n, factor, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = at < n - 1
     tl.store(out + at, tl.load(x + at, mask=mask) * factor, mask=mask)
+
+
+@triton.jit
+def counted(x):
+    tl.store(x, tl.num_programs(0))

@@ -120,4 +120,5 @@ def _without_core_dump() -> None:
 
 if __name__ == "__main__":
     _without_core_dump()
-    serve(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)
+    with open(0, "rb") as asked, open(1, "wb") as out:
+        serve(sys.argv[1], asked, out)

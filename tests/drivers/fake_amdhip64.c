@@ -18,7 +18,7 @@ enum { MAX_DEVICES = 8, MAX_STREAMS = 8 };
 
 typedef struct { char name[256], arch[256]; int units, shared, mach; } Device;
 typedef struct { uint64_t magic; int device; const uint8_t *image; int loaded; } Module;
-typedef struct { uint64_t magic; Module *module; uint32_t kernarg; char name[256]; } Function;
+typedef struct { uint64_t magic; Module *module; uint32_t kernarg, visible; char name[256]; } Function;
 
 static Device devices[MAX_DEVICES];
 static int device_count, resident = 2;
@@ -127,6 +127,26 @@ static int64_t kernarg_size(const uint8_t *elf, const char *symbol) {
   return -1;
 }
 
+/* Where hidden arguments begin, which HIP's runtime fills in itself: the least ".offset" before a "hidden_" kind in the
+   note, whose maps LLVM sorts by key; the whole segment when there are none. */
+static int64_t visible_size(const uint8_t *elf, int64_t kernarg) {
+  const uint8_t *sections = elf + read_le(elf + 40, 8);
+  for (int i = 0; i < (int)read_le(elf + 60, 2); i++) {
+    const uint8_t *s = sections + 64 * i;
+    if (read_le(s + 4, 4) != 7) continue; /* SHT_NOTE */
+    const uint8_t *at = elf + read_le(s + 24, 8), *end = at + read_le(s + 32, 8);
+    int64_t offset = -1;
+    for (; at + 8 < end; at++) {
+      if (!memcmp(at, "\xa7.offset", 8)) {
+        const uint8_t *v = at + 8;
+        offset = v[0] < 0x80 ? v[0] : v[0] == 0xcc ? v[1] : v[0] == 0xcd ? v[1] << 8 | v[2] : -1;
+      }
+      if (!memcmp(at, "hidden_", 7) && offset >= 0) return offset;
+    }
+  }
+  return kernarg;
+}
+
 EXPORT int hipModuleLoadData(void **module, const void *image) {
   ENTER("hipModuleLoadData");
   const uint8_t *elf = image;
@@ -154,7 +174,7 @@ EXPORT int hipModuleGetFunction(void **function, void *module, const char *name)
   int64_t size = kernarg_size(m->image, name);
   if (size < 0) return NOT_FOUND;
   Function *made = calloc(1, sizeof *made);
-  made->magic = MAGIC_FUNCTION, made->module = m, made->kernarg = size;
+  made->magic = MAGIC_FUNCTION, made->module = m, made->kernarg = size, made->visible = visible_size(m->image, size);
   snprintf(made->name, sizeof made->name, "%s", name);
   *function = made;
   return SUCCESS;
@@ -180,7 +200,7 @@ EXPORT int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsig
   if (extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4] != (void *)3) return INVALID_VALUE;
   const uint8_t *buffer = extra[1];
   size_t size = *(size_t *)extra[3];
-  if ((uintptr_t)buffer % 8 || size > f->kernarg) return INVALID_VALUE;
+  if ((uintptr_t)buffer % 8 || size > f->visible) return INVALID_VALUE;
   log_launch("launch", f, gx, gy, gz, bx, shared, stream);
   for (size_t i = 0; i < size; i++) LOG("%02x", buffer[i]);
   LOG("\n");

@@ -251,3 +251,16 @@ def test_numbers_are_those_of_amds_header(tmp_path):
     include = Path(backend.__path__[0], "include")
     command = [compiler, "-D__HIP_PLATFORM_AMD__", f"-I{include}", "-fsyntax-only", str(source)]
     assert subprocess.run(command, check=False, capture_output=True, text=True).stderr == ""
+
+
+def test_hidden_arguments_are_left_to_the_runtime(driver, compile_kernel):
+    """HIP copies what the note calls visible out of the buffer and fills in hidden arguments itself."""
+    from aotkern import codeobject
+
+    image = compile_kernel("counted", "gfx942", {"x": "*i32"}).data
+    arguments = codeobject.read(image, "counted").arguments
+    hidden = min(argument.offset for argument in arguments if argument.kind.startswith("hidden_"))
+    function = driver.load(0, image, "counted", 0)
+    driver.launch(launch(function, arguments=bytearray(hidden), offsets=(0, 8, 16)))
+    with pytest.raises(DriverError, match="hipErrorInvalidValue"):
+        driver.launch(launch(function, arguments=bytearray(hidden + 8), offsets=(0, 8, 16)))
