@@ -150,9 +150,7 @@ def build(
         raise InputError.one("--scheduler", "--executor dask", f"--executor {executor}")
     environment = common.environment()
     with work_folder("trace") as folder:
-        task = (
-            from_trace.traced(traces, folder, wishes) if traces else from_trace.declared(kernels, wishes.targets)
-        )
+        task = from_trace.traced(traces, folder, wishes) if traces else from_trace.declared(kernels, wishes.targets)
         label = name or task.label
         if Path(label).name != label:
             raise InputError.one("--name", "a file name without a folder", repr(label))

@@ -22,9 +22,7 @@ from aotkern.trace import GENERATED
 
 def is_generated(function: Any) -> bool:
     """Whether a kernel's module cannot be imported by name."""
-    return (
-        function.module not in closure.MAIN and getattr(sys.modules.get(function.module), "__spec__", None) is None
-    )
+    return function.module not in closure.MAIN and getattr(sys.modules.get(function.module), "__spec__", None) is None
 
 
 def write(function: Any) -> tuple[str, str]:

@@ -106,7 +106,7 @@ def test_a_worker_that_is_killed_once_costs_nothing(tmp_path, monkeypatch):
         return ask(self, question, seconds)
 
     monkeypatch.setattr(pool.WorkerProcess, "ask", fatal)
-    text = edited(TWO, ("    Kernel(endless, Space((\"gfx942\",), X, options={\"num_warps\": 1})),\n", ""))
+    text = edited(TWO, ('    Kernel(endless, Space(("gfx942",), X, options={"num_warps": 1})),\n', ""))
     result = compile_targets(request(written(tmp_path, text)))
     assert (len(killed), result.failures) == (1, [])
     assert len(result.targets[GFX942].manifest.variants) == 2
@@ -114,9 +114,9 @@ def test_a_worker_that_is_killed_once_costs_nothing(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("error", ["OSError(28, 'No space left on device')", "MemoryError()"])
 def test_a_compiler_without_room_says_nothing_about_the_kernel(tmp_path, error):
-    broken = f"import triton\ndef compile(*_, **__):\n    raise {error}\ntriton.compile = compile\n"
-    broken += "import triton.compiler.compiler as inner\ninner.compile = compile\nKERNELS = ("
-    text = edited(TWO, ("    Kernel(endless, Space((\"gfx942\",), X, options={\"num_warps\": 1})),\n", ""))
+    broken = "from triton.runtime.cache import FileCacheManager\n"
+    broken += f"def put(*_, **__):\n    raise {error}\nFileCacheManager.put = put\nKERNELS = ("
+    text = edited(TWO, ('    Kernel(endless, Space(("gfx942",), X, options={"num_warps": 1})),\n', ""))
     result = compile_targets(request(written(tmp_path, edited(text, ("KERNELS = (", broken)))))
     assert {type(failure) for failure in result.failures} == {MachineError}
     assert built.verdict(result) is Verdict.UNKNOWN
