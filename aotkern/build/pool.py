@@ -230,7 +230,7 @@ class Pool:
         self._setting, self._jobs, self._ready = setting, jobs, jobs if ready is None else min(ready, jobs)
         self._admit = admit
         self._folder = contextlib.ExitStack()
-        self._root = self._folder.enter_context(work_folder("build", folder))
+        self._root = self._folder.enter_context(work_folder("workers", folder))
         self._changed = threading.Condition()
         self._workers: list[WorkerProcess] = []
         self._idle: list[WorkerProcess] = []

@@ -33,8 +33,13 @@ class Far:
 
     @classmethod
     def of(cls, pages: int, stride: int) -> Far:
-        """A place for each page: 0, then beyond the first bound, and from the middle on beyond the second one."""
+        """A place for each page: 0, then beyond the first bound, and from the middle on beyond the second one.
+
+        A single page goes beyond the second bound.
+        """
         first, second = (bound // stride + 2 for bound in _BOUNDS)
+        if pages == 1:
+            return cls((second,), stride)
         half = (pages + 1) // 2
         lower = [first + page for page in range(1, half)]
         return cls((0, *lower, *(second + page for page in range(max(half, 1), pages))), stride)

@@ -30,10 +30,10 @@ def total(x, out, B: tl.constexpr):
 
 @triton.jit
 def spin(x, out, n):
-    """Never ends for n > 0."""
+    """Counts for a very long time for n > 0, and waits for nobody."""
     value = tl.load(x)
-    while value < n:
-        value = tl.load(x)
+    while value != n:
+        value = value * 5 + 2
     tl.store(out, value)
 
 
@@ -42,7 +42,7 @@ def strange(x, out, B: tl.constexpr):
     """An instruction that means nothing to an emulator."""
     i = tl.arange(0, B)
     value = tl.inline_asm_elementwise(
-        "s_incperflevel 1\nv_mov_b32 $0, $1", "=v,v", [tl.load(x + i)], tl.float32, False, 1
+        "v_cvt_pknorm_i16_f32 $0, $1, $1", "=v,v", [tl.load(x + i)], tl.float32, False, 1
     )
     tl.store(out + i, value)
 

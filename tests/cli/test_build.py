@@ -34,7 +34,7 @@ def test_a_build_makes_one_bundle_for_each_declared_target(aotkern, source, tmp_
     assert [row["digest"] for row in fresh["bundles"]] == [row["digest"] for row in again["bundles"]]
     assert len(fresh["slowest"]) == 5
     stored = aotkern("cache", "--json").json("cache")
-    assert (stored["folder"], stored["variants"]) == (str(tmp_path / "store"), 5)
+    assert (stored["folder"], stored["variants"]) == (str(tmp_path / "store" / "aotkern-store"), 5)
     assert aotkern("cache", "--clear").out.endswith(", cleared\n")
     assert aotkern("cache", "--json").json("cache")["variants"] == 0
 
@@ -155,7 +155,7 @@ def test_wrong_arguments_are_refused(aotkern, source, tmp_path, arguments, messa
         (edited(SINGLE, ('("gfx942",)', '("gfx9",)')), "targets: expected a target"),
         (
             edited(SINGLE, ("KERNELS = (", "from pathlib import Path\nKERNELS = ("), ('"V": 1.0', '"V": Path()')),
-            "of type PosixPath",
+            "of type pathlib.PosixPath",
         ),
     ],
     ids=range(6),

@@ -36,7 +36,13 @@ def fits(kind, document):
 @pytest.mark.parametrize("failures", [[], [BuildError("k", "why")]])
 def test_a_build(failures):
     compilation = Compilation(
-        {GFX942: TargetBuild(hand_made(), {})}, failures, {"k": 1.23456}, 2, ("note",), 3.0, "full" if failures else ""
+        targets={GFX942: TargetBuild(hand_made(), {})},
+        failures=failures,
+        seconds={"k": 1.23456},
+        reused=2,
+        notes=("note",),
+        wall=3.0,
+        store_problem="full" if failures else "",
     )
     published = {GFX942: Published(Path("x.aotk"), Digest.of(b""), 10, True)}
     document = fits("build", built.machine(compilation, published))

@@ -57,10 +57,10 @@ def test_failures_and_notes_are_told_and_long_lists_are_cut():
 
 
 def test_the_ten_slowest():
-    lines = built.slowest(compilation()).splitlines()
+    lines = built.slowest_variants(compilation()).splitlines()
     assert len(lines) == 11
     assert lines[1].split() == ["11.00", "s", "k11"]
-    assert built.slowest(Compilation()) == "nothing was compiled"
+    assert built.slowest_variants(Compilation()) == "nothing was compiled"
 
 
 def test_a_comparison_in_words():
