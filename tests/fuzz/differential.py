@@ -74,10 +74,6 @@ class Outcome:
     failed: int = 0
 
 
-class _Stopped(Exception):
-    """Enough is known: the compile itself is not wanted."""
-
-
 class World:
     """Modules of kernels with their edits, and a place for bundles."""
 
@@ -171,11 +167,11 @@ def record(world: World, call: Call, target: Target) -> Trace:
     """What `aotkern record` writes of a call; nothing where Triton refuses it before it compiles."""
     sink = MemorySink()
 
-    def stop(*_: Any, **__: Any) -> Any:
-        raise _Stopped
+    def compiled(*_: Any, **__: Any) -> Any:
+        return None  # the build compiles it; here only the request is wanted
 
-    with suppress(Exception):  # what is recorded counts
-        perform(world, call, target, Tracer(sink)._around_compile(stop))
+    with suppress(Exception):  # what is recorded counts; there is nothing to launch
+        perform(world, call, target, Tracer(sink)._around_compile(compiled))
     return Trace.parse(Trace.of(row(event, "recording") for event in sink.events).to_bytes(), "trace")
 
 
@@ -188,7 +184,7 @@ def build(world: World, trace: Trace, call: Call, target: Target) -> Bundle | No
     data: dict[Digest, bytes] = {}
     kernels, variants = [], []
     with state((), world.root / "cache"):
-        for kernel in traced.load(Source("trace", path)):
+        for kernel in traced.load(Source("trace", path)).kernels:
             kernels.append(KernelEntry(kernel.declaration.name, kernel.parameters, kernel.source))
             for key in traced.keys(kernel, target, 100) or ():
                 try:
