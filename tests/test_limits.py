@@ -7,6 +7,7 @@ import enum
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -50,8 +51,23 @@ class Shape:
     rows: int = 1
 
 
-class Mode(enum.Enum):
-    FAST = 1
+class Pair(NamedTuple):
+    first: int
+    second: int
+
+
+def local_member() -> object:
+    """A member of an enum that no module holds."""
+
+    class Mode(enum.Enum):
+        FAST = 1
+
+    return Mode.FAST
+
+
+def named_tuple(kernels, x):
+    """A call with a named tuple whose items are run-time arguments."""
+    kernels.descriptor[(1,)](Pair(3, 5), x)
 
 
 @pytest.fixture
@@ -104,12 +120,11 @@ def constant(value) -> Callable:
 
 def closure(kernels) -> str:
     import aotkern
-    from aotkern.build import traceplan
     from aotkern.triton_bridge.paper import PaperTensor, paper_device
 
     with aotkern.record() as found, paper_device(Target.parse("gfx942")):
         kernels.made()[(1,)](PaperTensor("float32"))
-    return "\n".join(traceplan.notes(found[0]))
+    return "\n".join(f"{row.kernel}: {row.reason}" for row in found[0].unbuildable)
 
 
 def raised(kind: type[AotkernError], call: Callable) -> str:
@@ -155,7 +170,8 @@ TRIALS = {
     "host-descriptor": (host_descriptor, "cannot be prebuilt"),
     "gluon": (lambda served: served(lambda kernels, x: kernels.inside[(1,)](x)), "expected a kernel written in Triton"),
     "constant-dataclass": (constant(Shape()), "Shape"),
-    "constant-enum": (constant(Mode.FAST), "Mode"),
+    "constant-local": (constant(local_member()), "<locals>"),
+    "argument-namedtuple": (lambda served: served(named_tuple), "Pair"),
     "constant-object": (constant(print), "builtin_function_or_method"),
     "closure": (closure, "closure"),
     "several-devices": (lambda: raised(InputError, lambda: common_device(GPUS, "k")), "found devices 0, 1"),
