@@ -84,6 +84,12 @@ def ignored(top: Path) -> tuple[str, ...]:
     return tuple(os.fsdecode(name) for name in git(top, *asked).split(b"\0") if name)
 
 
+def followed(top: Path) -> frozenset[str]:
+    """The files of a work tree that git follows, from the moment that they are added. Errors as for `git`."""
+    names = git(top, "ls-files", "--cached", "-z").split(b"\0")
+    return frozenset(os.fsdecode(name) for name in names if name)
+
+
 def current(top: Path) -> tuple[str, ...]:
     """The files of a work tree that git does not ignore, committed or not. Errors as for `git`."""
     names = git(top, "ls-files", "--cached", "--others", "--exclude-standard", "-z").split(b"\0")

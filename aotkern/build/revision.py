@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -146,7 +146,9 @@ def copies(sources: Sequence[Source], origins: Origins) -> str:
             tops.add(git.top_of(located(source)))
         except (InputError, MissingToolError):
             continue  # no repository, so there is nothing that it could have instead
-    found = [row for top in sorted(tops) for row in _copies(top, git.current(top), origins, [str(top)])]
+    found: list[str] = []
+    for top in sorted(tops):
+        found += _copies(top, git.current(top), origins, [str(top)], git.followed(top))
     return _sentence(found, "outside the work tree")
 
 
@@ -157,9 +159,24 @@ def _sentence(found: Sequence[str], whence: str) -> str:
     return f"{', '.join(found[:_NAMED])}{more} came from {whence}"
 
 
-def _copies(top: Path, names: Sequence[str], origins: Origins, own: Sequence[str]) -> list[str]:
-    """Imported modules that a tree has too, under the same name and with other content."""
+def _copies(
+    top: Path,
+    names: Sequence[str],
+    origins: Origins,
+    own: Sequence[str],
+    followed: Set[str] | None = None,
+) -> list[str]:
+    """Imported modules that a tree has too, under the same name and with other content.
+
+    Args:
+        top: The tree.
+        names: Its files.
+        origins: What the workers read.
+        own: Folders that modules of this tree are imported from.
+        followed: Those of the files that git follows; None if it is all of them.
+    """
     there = {name for name in names if name.endswith(".py")}
+    followed = there if followed is None else followed
     by_ending: dict[str, list[str]] = {}
     for name in there:
         by_ending.setdefault(name.rpartition("/")[2], []).append(name)
@@ -173,7 +190,10 @@ def _copies(top: Path, names: Sequence[str], origins: Origins, own: Sequence[str
             for name in by_ending.get(ending.rpartition("/")[2], ())
             if (name == ending or name.endswith(f"/{ending}")) and _is_root(name.removesuffix(ending), ending, there)
         ]
-        if same and not any(_content(top / name) == _content(Path(path)) for name in same):
+        # What git follows is the source: `pip install .` leaves a copy of what it installed in `build/lib`, too.
+        sources = [name for name in same if name in followed]
+        enough = any if sources else all
+        if same and not enough(_content(top / name) == _content(Path(path)) for name in sources or same):
             found.append(f"{module} ({path})")
     return found
 

@@ -3,7 +3,7 @@ from making import repository, written
 
 from aotkern.build.origins import Origins
 from aotkern.build.registry import Source
-from aotkern.build.revision import describe, export, located
+from aotkern.build.revision import copies, describe, export, located
 from aotkern.digest import Digest
 from aotkern.errors import InputError, MissingToolError
 
@@ -123,6 +123,20 @@ def test_what_changed_after_it_was_read_is_not_as_committed(project):
     source.path.write_text("VALUE = 3\n")
     git("commit", "-qam", "third")
     assert describe(source, read)["sources"] == "modified"
+
+
+@pytest.mark.parametrize("followed", [True, False])
+def test_what_an_installation_leaves_in_the_work_tree_does_not_stand_for_the_source(project, tmp_path, followed):
+    source, _, git = project
+    installed = written(tmp_path / "site-packages" / "package", "VALUE = 1\n", "kernel.py").path
+    written(tmp_path / "project" / "build" / "lib" / "package", "VALUE = 1\n", "kernel.py")
+    if not followed:  # a new source that nobody has added yet, and an older copy of it
+        git("rm", "-q", "--cached", "deep/package/kernel.py")
+    read = Origins(modules={"package.kernel": str(installed)})
+    said = f"package.kernel ({installed}) came from outside the work tree"
+    assert copies([source], read) == said
+    installed.write_text(source.path.read_text())
+    assert copies([source], read) == ("" if followed else said)
 
 
 def test_a_repository_inside_of_this_one_is_not_as_committed(project, tmp_path):
