@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 
 from aotkern.codeobject import elf
-from aotkern.emulator.disassembler import Instruction, decode
+from aotkern.emulator.disassembler import Instruction, listing
 from aotkern.emulator.kernel import Kernel
 from aotkern.errors import AotkernError
 
@@ -18,10 +18,12 @@ def instructions(code: bytes) -> Iterator[tuple[int, Instruction]]:
     kernel = Kernel.read(code)
     loads = elf.parse(code, "").loads
     load = next(one for one in loads if one.address <= kernel.text[0] < one.address + one.size)
+    start, end = kernel.text
+    text = listing(kernel.image[start:end], kernel.target, start)
     at = kernel.entry
-    while at < kernel.text[1]:
+    while at < end:
         try:
-            found = decode(kernel.image, kernel.target, at)
+            found = text.at(at)
         except AotkernError:
             return
         yield at - load.address + load.offset, found
