@@ -6,6 +6,8 @@ is left to runs in which everything is late.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -49,7 +51,7 @@ def test_every_wait_before_a_barrier_is_noticed_when_everything_is_late(product:
     code = list(waits.instructions(product.code))
     places = [
         place
-        for (place, one), (_, after) in zip(code, code[1:], strict=False)
+        for (place, one), (_, after) in pairwise(code)
         if one.name == "s_waitcnt" and "vmcnt" in one.text and after.name == "s_barrier"
     ]
     assert len(places) >= 2
