@@ -101,7 +101,7 @@ def gather(arena: Arena, addresses: Array, mask: Mask, transfer: Transfer) -> Ar
     flat = chosen.reshape(-1)
     values: Array = np.empty((transfer.count, flat.size), U32)
     try:
-        for part, where in arena.runs(flat, transfer.size):
+        for part, where in arena.runs(flat, transfer.size, rounded=True):
             offsets = (flat[where] - U64(part.address)).view(I64)
             if watch is not None:
                 watch.loads(part, offsets, mask, transfer.size, where)
@@ -275,12 +275,15 @@ def update(region: Region, offsets: Array, atomic: Atomic, data: Array, expected
     """Apply an atomic at byte offsets `(n,)`, in order where some are equal; returns the old values, `(n,)`.
 
     Raises:
-        AccessError: An address is no multiple of the cell's size.
+        AccessError: An address is no multiple of the cell's size, or bytes change that lie beyond the region.
     """
-    if (offsets % atomic.size).any():
-        first = int(np.flatnonzero(offsets % atomic.size)[0])
+    uneven = (offsets + region.address) % atomic.size
+    if uneven.any():
+        first = int(np.flatnonzero(uneven)[0])
         raise AccessError("misaligned atomic", first, region.address + int(offsets[first]))
     unit = {4: U32, 8: U64}[atomic.size]
+    if region.ragged:
+        _check_ends(region, offsets, atomic, data, expected)
     old: Array = np.empty(len(offsets), unit)
     left = np.arange(len(offsets))
     while left.size:  # one round for each further lane that meets an address again
@@ -295,3 +298,34 @@ def update(region: Region, offsets: Array, atomic: Atomic, data: Array, expected
         old[now] = before
         left = np.setdiff1d(left, now, assume_unique=True)
     return old
+
+
+_FILLS = np.array([0, 0x3C013C01_3C013C01], U64)
+"""What could stand beyond a region: zeros, small numbers of each 16-bit type."""
+
+
+def _check_ends(region: Region, offsets: Array, atomic: Atomic, data: Array, expected: Array | None) -> None:
+    """Refuse an atomic that would change bytes beyond the region, whatever they hold.
+
+    Raises:
+        AccessError: It would.
+    """
+    beyond = region.beyond(offsets, atomic.size)
+    places = np.flatnonzero(beyond.any(axis=1))
+    if not places.size:
+        return
+    unit = {4: U32, 8: U64}[atomic.size]
+    mask = np.ascontiguousarray(beyond[places] * np.uint8(0xFF)).view(unit)[:, 0]
+    given, there = data[places], region.read(offsets[places], atomic.size)
+    if expected is not None:
+        changed = (given ^ expected[places]) & mask
+    else:
+        changed = np.zeros(len(places), unit)
+        for fill in _FILLS.astype(unit):
+            before = np.asarray(there & ~mask | fill & mask)
+            after = np.asarray(atomic.combine(before.view(atomic.dtype), given)).view(unit)
+            changed |= (before ^ after) & mask
+    if changed.any():
+        first = int(places[np.flatnonzero(changed)[0]])
+        end = region.address + int(offsets[first])
+        raise AccessError(f"atomic of {atomic.size} bytes that changes bytes beyond {region.name}", first, end)

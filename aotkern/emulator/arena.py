@@ -34,6 +34,9 @@ PAGE = 4096
 """Bytes of a page, by which it is noted where something was stored in large memory."""
 LARGE = 1 << 26
 """Bytes from which memory counts as large: it is never read as a whole."""
+_DWORD = 4
+_BEYOND = np.array([0xC1, 0xFF, 0xC1, 0xFF], np.uint8)
+"""What the bytes of a dword hold that are beyond a region: `waves.POISON`."""
 
 
 class Region:
@@ -47,13 +50,20 @@ class Region:
         shadow: Who touched it, when races are to be found.
         stored: Whether anything was stored here.
         pages: Of large memory, the numbers of the pages in which something was stored; else empty.
+        lead: Bytes of the first byte's dword that come before it.
+        ragged: Whether it begins or ends inside a dword.
     """
 
-    __slots__ = ("_data", "_views", "address", "changes", "name", "pages", "shadow", "size", "stored", "writable")
+    __slots__ = (
+        *("_data", "_views", "address", "changes", "lead", "name", "pages", "ragged", "shadow", "size", "stored"),
+        "writable",
+    )
 
     def __init__(self, name: str, address: int, data: Array, writable: bool) -> None:
         self.name, self.address, self.size, self.writable = name, address, len(data), writable
         self._data = data
+        self.lead = address % _DWORD
+        self.ragged = bool(self.lead or (address + self.size) % _DWORD)
         self.changes = 0
         self.shadow: Any = None
         self.stored = False
@@ -69,8 +79,45 @@ class Region:
         """Whether `size` bytes at every address from `lowest` to `highest` lie inside."""
         return self.address <= lowest and highest + size <= self.address + self.size
 
+    def inside(self, addresses: Array, size: int, *, rounded: bool) -> Array:
+        """Which accesses of `size` bytes lie inside; with `rounded`, aligned dwords count that lie there in part."""
+        found: Array = np.zeros(addresses.shape, np.bool_)
+        if self.size >= size:
+            found = np.asarray(addresses - np.uint64(self.address) <= np.uint64(self.size - size))
+        if not (rounded and self.ragged and size % _DWORD == 0 and self.size):
+            return found
+        first = self.address - self.lead
+        last = -(-(self.address + self.size) // _DWORD) * _DWORD - size
+        if last < first:
+            return found
+        aligned = addresses & np.uint64(_DWORD - 1) == 0
+        return np.asarray(found | aligned & (addresses - np.uint64(first) <= np.uint64(last - first)))
+
+    def beyond(self, offsets: Array, size: int) -> Array:
+        """Which bytes of accesses lie beyond, `(n, size)`."""
+        each = offsets[..., None] + np.arange(size)
+        return np.asarray((each < 0) | (each >= self.size))
+
+    def _leaves(self, offsets: Array, width: int) -> bool:
+        return bool(offsets.size) and (int(offsets.min()) < 0 or int(offsets.max()) + width > self.size)
+
+    def _read_ends(self, offsets: Array, width: int) -> Array:
+        """`read` where some bytes lie beyond."""
+        each = offsets[..., None] + np.arange(width)
+        there = self._data.take(each.clip(0, self.size - 1))
+        values = np.where(self.beyond(offsets, width), _BEYOND[(each + self.lead) % _DWORD], there)
+        return np.ascontiguousarray(values).view(_UNITS[width])[..., 0]
+
+    def _write_ends(self, offsets: Array, values: Array, width: int) -> None:
+        """`write` where some bytes lie beyond: those are left alone, since whoever writes has made sure of that."""
+        each = offsets[..., None] + np.arange(width)
+        kept = ~self.beyond(offsets, width)
+        self._data[each[kept]] = np.ascontiguousarray(values).view(np.uint8).reshape(each.shape)[kept]
+
     def read(self, offsets: Array, width: int) -> Array:
         """Units of `width` bytes at byte offsets, as unsigned integers of that width and the offsets' shape."""
+        if self.ragged and self._leaves(offsets, width):
+            return self._read_ends(offsets, width)
         view = self._views.get(width)
         if view is not None and (width == 1 or not int(np.bitwise_or.reduce(offsets, axis=None)) & (width - 1)):
             return view.take(offsets // width if width > 1 else offsets)
@@ -86,8 +133,12 @@ class Region:
         self.changes += 1
         self.stored = True
         if self.size >= LARGE:
-            self.pages.update(np.unique(offsets // PAGE).tolist())
-            self.pages.update(np.unique((offsets + width - 1) // PAGE).tolist())
+            last = (self.size - 1) // PAGE
+            self.pages.update(np.unique((offsets // PAGE).clip(0)).tolist())
+            self.pages.update(np.unique(((offsets + width - 1) // PAGE).clip(None, last)).tolist())
+        if self.ragged and self._leaves(offsets, width):
+            self._write_ends(offsets, values, width)
+            return
         view = self._views.get(width)
         if view is not None and (width == 1 or not int(np.bitwise_or.reduce(offsets, axis=None)) & (width - 1)):
             view[offsets // width] = values
@@ -161,22 +212,27 @@ class Arena:
                 return region
         return None
 
-    def runs(self, addresses: Array, size: int) -> Sequence[tuple[Region, Array]]:
+    def runs(self, addresses: Array, size: int, *, rounded: bool = False) -> Sequence[tuple[Region, Array]]:
         """Flat addresses sorted out by region: pairs of a region and the positions in `addresses` that lie in it.
+
+        Args:
+            addresses: `(n,)` where the accesses begin.
+            size: Bytes of each.
+            rounded: Whether aligned dwords count as inside that a region fills in part.
 
         Raises:
             AccessError: Some address lies in no region; it names the first one. `lane` is the position.
         """
         left = np.ones(len(addresses), np.bool_)
         found: list[tuple[Region, Array]] = []
-        for region in self.regions:
-            if region.size < size:
-                continue
-            offset = addresses - np.uint64(region.address)
-            inside = left & (offset <= np.uint64(region.size - size))
-            if inside.any():
-                found.append((region, np.flatnonzero(inside)))
-                left &= ~inside
+        for whole in (False, True) if rounded else (False,):  # memory of its own before what another one leaves over
+            for region in self.regions:
+                inside = left & region.inside(addresses, size, rounded=whole)
+                if inside.any():
+                    found.append((region, np.flatnonzero(inside)))
+                    left &= ~inside
+            if not left.any():
+                break
         if left.any():
             first = int(np.flatnonzero(left)[0])
             raise AccessError(f"access of {size} bytes outside the given buffers", first, int(addresses[first]))

@@ -334,7 +334,7 @@ def _atomic_step(atomic: Atomic, source: int, target: int | None, place: Callabl
         if atomic.compares:
             expected = data(w, source + words, mask)
         old: Array = np.zeros(chosen.size, {4: U32, 8: U64}[atomic.size])
-        for region, where in w.arena.runs(chosen, atomic.size):
+        for region, where in w.arena.runs(chosen, atomic.size, rounded=True):
             if not region.writable:
                 raise AccessError(f"atomic on {region.name}, which is read-only", None, int(chosen[where[0]]))
             offsets = (chosen[where] - U64(region.address)).view(I64)

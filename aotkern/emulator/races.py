@@ -362,8 +362,9 @@ class Races:
                 self._found[key] = self._race(made, lane, piece, earlier, later, count)
 
     def _race(self, made: _Accesses, lane: int, piece: int, earlier: Touch, later: Touch, count: int) -> Race:
-        region, unit = made.region, _shadow(made.region).unit
-        offset = int(made.pieces[lane, piece]) * unit
+        region, shadow = made.region, _shadow(made.region)
+        unit = shadow.unit
+        offset = shadow.offset(int(made.pieces[lane, piece]))
         w = self._current
         if self._in_lds(region):
             start = int(w.lds[made.rows[lane, 0], 0])
@@ -378,7 +379,7 @@ class Races:
 
 def _shadow(region: Region) -> Shadow:
     if region.shadow is None:
-        region.shadow = Shadow(region.size)
+        region.shadow = Shadow(region)
     kept: Shadow = region.shadow
     return kept
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from aotkern.emulator.arena import AccessError, UnmodelledError, Watch
 from aotkern.emulator.control import BARRIER, END
+from aotkern.emulator.disassembler import Instruction
 from aotkern.emulator.errors import LimitError, UnsupportedError, WaitingError
 from aotkern.emulator.operands import OperandError
 from aotkern.emulator.polling import Polling, Probe
@@ -30,6 +31,7 @@ from aotkern.emulator.waves import Array, Waves, merged
 from aotkern.errors import EmulatorError
 
 WaveOrder = Literal["lockstep", "forward", "reverse", "random"]
+_BARRIER_BYTES = 4
 _TURN = 20_000  # instructions after which other waves get a turn
 
 
@@ -93,8 +95,9 @@ class Scheduler:
             if self._polling.endless(len(self._ready) + len(self._waiting)) and not self._admit():
                 raise self._stuck()
         if self._waiting:
-            place = self._waiting[0].pc
-            raise EmulatorError("waves wait at a barrier that others of their workgroup never reach", place)
+            place = self._waiting[0].pc - _BARRIER_BYTES
+            reason = "waves wait at a barrier that others of their workgroup never reach"
+            raise EmulatorError(reason, place, "s_barrier")
 
     def _admit(self) -> bool:
         """Start the next workgroups; whether there are any, and room for them."""
@@ -142,7 +145,7 @@ class Scheduler:
             block = self._program.block(current.pc)
             size = len(block.instructions)
             self.executed[current.pc] += current.count
-            self._pay(size * current.count, current)
+            self._pay(size * current.count, block.instructions[0])
             after = _execute(block, current)
             current.spent += size
             if block.poll is not None:
@@ -186,12 +189,15 @@ class Scheduler:
                 part.end_turn(worked=False)
         self._enter(parts)
 
-    def _pay(self, count: int, current: Waves) -> None:
+    def _pay(self, count: int, at: Instruction) -> None:
+        """Count instructions of a block that begins at one of them."""
         self._left -= count
         if self._left < 0:
-            raise LimitError(f"more than {self._plan.limit:,} wave instructions, the limit of a launch", current.pc)
+            reason = f"more than {self._plan.limit:,} wave instructions, the limit of a launch"
+            raise LimitError(reason, at.pc, at.text)
         if self._deadline is not None and time.monotonic() > self._deadline:
-            raise LimitError(f"more than {self._plan.timeout:g} seconds, the most that a launch may take", current.pc)
+            reason = f"more than {self._plan.timeout:g} seconds, the most that a launch may take"
+            raise LimitError(reason, at.pc, at.text)
 
     def _meets(self, current: Waves) -> bool:
         """Whether other waves are at or behind this place."""

@@ -254,7 +254,7 @@ class _Walk:
         elif instruction.name.startswith("global_load_lds") or instruction.modifier("lds") is not None:
             if _LDS_FILLED not in pending and _LDS_FILLED_ONCE in written:
                 written.add(_LDS_FILLED)
-            pending[_LDS_FILLED] = _Pending(counter, 0)
+            pending.setdefault(_LDS_FILLED, _Pending(counter, 0))  # the oldest: with it, some of LDS has arrived
             written.add(_LDS_FILLED_ONCE)
             pending.setdefault(_BARRIERS, _Pending(Counter.FLAT, 0))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable
 from fractions import Fraction
@@ -12,7 +13,7 @@ from bench import GLOBAL, Bench
 from isa import BF16, F16, F32, F64, M32, M64, add, integers, signed
 from test_lds import atomic
 
-from aotkern.emulator.arena import AccessError
+from aotkern.emulator.arena import AccessError, Region
 from aotkern.emulator.operands import PRIVATE_BASE, SHARED_BASE
 
 A, B, C, D = (integers(seed) for seed in (1, 2, 3, 4))
@@ -324,3 +325,94 @@ def test_an_access_outside_the_buffers_is_refused(text: str, address: int) -> No
     assert (caught.value.lane, caught.value.address) == (21, address)
     bench.exec = ~(1 << 21) & M64
     bench.run(text)
+
+
+def ragged(size: int, *, lead: int = 0) -> Bench:
+    """A bench whose buffer has `size` bytes and begins `lead` bytes behind a dword's beginning."""
+    bench = Bench()
+    bench.memory = np.arange(1, size + 1, dtype=np.uint8)
+    region = Region("the buffer", GLOBAL + lead, bench.memory, True)
+    bench.arena = dataclasses.replace(bench.arena, regions=(region,))
+    bench.waves.arena = bench.arena
+    return bench
+
+
+def one_lane(bench: Bench, place: int) -> Bench:
+    bench.exec = 1
+    bench.set_wide(2, [GLOBAL + place] * 64)
+    return bench
+
+
+@pytest.mark.parametrize(
+    ("size", "lead", "place", "expected"),
+    [(6, 0, 4, 0xFFC10605), (7, 0, 4, 0xFF070605), (2, 0, 0, 0xFFC10201), (5, 2, 0, 0x0201FFC1), (1, 1, 0, 0xFFC101C1)],
+)
+def test_the_dword_at_an_odd_end_is_read_with_poison_beyond(size: int, lead: int, place: int, expected: int) -> None:
+    bench = one_lane(ragged(size, lead=lead), place)
+    assert bench.run("global_load_dword v8, v[2:3], off").lanes(8)[0] == expected
+    bench.scalar(2, GLOBAL + place, bits=64)
+    bench.run("s_load_dword s8, s[2:3], 0x0")
+    assert bench.scalar(8) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("global_load_ushort v8, v[2:3], off", 6),  # an element of its own
+        ("global_load_ubyte v8, v[2:3], off", 6),
+        ("global_load_dword v8, v[2:3], off", 8),  # the next dword
+        ("global_load_dwordx2 v[8:9], v[2:3], off", 4),
+        ("global_load_dword v8, v[2:3], off", 3),  # not aligned
+        ("global_store_dword v[2:3], v4, off", 4),
+        ("global_store_short v[2:3], v4, off", 6),
+        ("global_atomic_add_x2 v[2:3], v[4:5], off", 8),
+        ("global_atomic_add v[2:3], v4, off", 8),
+    ],
+)
+def test_what_leaves_an_odd_end_otherwise_is_an_error(text: str, place: int) -> None:
+    bench = one_lane(ragged(6), place)
+    before = bench.memory.copy()
+    with pytest.raises(AccessError, match="outside the given buffers"):
+        bench.run(text)
+    assert (bench.memory == before).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "data", "after"),
+    [
+        ("global_atomic_cmpswap v[2:3], v[4:5], off", (0xFFC1_0809, 0xFFC1_0605), (9, 8)),
+        ("global_atomic_cmpswap v[2:3], v[4:5], off", (0xFFC1_0809, 0xFFC1_0604), (5, 6)),  # another value is there
+        ("global_atomic_pk_add_f16 v[2:3], v4, off", (0x0000_0001, 0), (6, 6)),
+        ("global_atomic_pk_add_bf16 v[2:3], v4, off", (0x0000_0001, 0), None),
+        ("global_atomic_or v[2:3], v4, off", (0x0000_00F0, 0), (0xF5, 6)),
+        ("global_atomic_and v[2:3], v4, off", (0xFFFF_00F4, 0), (4, 0)),
+        ("global_atomic_cmpswap v[2:3], v[4:5], off", (0xFFC2_0809, 0xFFC1_0605), "error"),
+        ("global_atomic_pk_add_f16 v[2:3], v4, off", (0x3C00_0001, 0), "error"),
+        ("global_atomic_pk_add_bf16 v[2:3], v4, off", (0x3C00_0001, 0), "error"),
+        ("global_atomic_and v[2:3], v4, off", (0x00FF_00FF, 0), "error"),
+        ("global_atomic_swap v[2:3], v4, off", (0xFFC1_0001, 0), "error"),
+        ("global_atomic_add_f32 v[2:3], v4, off", (0x3F80_0000, 0), "error"),
+    ],
+)
+def test_an_atomic_at_an_odd_end_leaves_what_is_beyond(text: str, data: tuple[int, int], after: object) -> None:
+    bench = one_lane(ragged(6), 4)
+    for register, value in zip((4, 5), data, strict=True):
+        bench.set(register, [value] * 64)
+    if after == "error":
+        with pytest.raises(AccessError, match="changes bytes beyond"):
+            bench.run(text)
+        assert bench.memory.tolist() == [1, 2, 3, 4, 5, 6]
+        return
+    bench.run(text)
+    assert bench.memory[:4].tolist() == [1, 2, 3, 4]
+    assert after is None or tuple(bench.memory[4:].tolist()) == after
+    assert bench.run("global_load_dword v8, v[2:3], off").lanes(8)[0] >> 16 == 0xFFC1
+
+
+def test_two_buffers_in_one_dword_are_each_their_own() -> None:
+    bench = one_lane(ragged(6), 4)
+    other = np.array([7, 8, 9, 10, 11, 12], np.uint8)
+    regions = (*bench.arena.regions, Region("the next", GLOBAL + 6, other, True))
+    bench.waves.arena = dataclasses.replace(bench.arena, regions=regions)
+    bench.set_wide(2, [GLOBAL + 6] * 64)
+    assert bench.run("global_load_ushort v8, v[2:3], off").lanes(8)[0] == 0x0807

@@ -100,3 +100,6 @@ def test_a_limit_of_seconds_and_of_instructions() -> None:
         with pytest.raises(LimitError) as caught:
             launcher("gfx950", **how)["polls_and_works"][(1,)](ints(1), out, 1 << 30, num_warps=1)
         assert isinstance(caught.value, UndecidedError)
+        assert caught.value.pc
+        assert caught.value.instruction.startswith(("s_", "v_", "global_", "buffer_"))
+        assert f"at {caught.value.pc:#x} ({caught.value.instruction})" in str(caught.value)

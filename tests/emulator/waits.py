@@ -18,10 +18,10 @@ def instructions(code: bytes) -> Iterator[tuple[int, Instruction]]:
     kernel = Kernel.read(code)
     loads = elf.parse(code, "").loads
     load = next(one for one in loads if one.address <= kernel.text[0] < one.address + one.size)
-    first, last = kernel.text
-    text = listing(kernel.image[first:last], kernel.target, first)
+    start, end = kernel.text
+    text = listing(kernel.image[start:end], kernel.target, start)
     at = kernel.entry
-    while at < kernel.text[1]:
+    while at < end:
         try:
             found = text.at(at)
         except AotkernError:

@@ -224,13 +224,14 @@ def _atomic(op: str, kind: str, sem: str = "acq_rel", scope: str = "gpu", cells:
     return Configuration("atomics", name, atomic, (5,), constants, make, order_shows=True)
 
 
-def _single(op: str, kind: str) -> Configuration:
+def _single(op: str, kind: str, cells: int = 2) -> Configuration:
     def make(rng: np.random.Generator, _: str) -> Case:
         x = torch.cat((integers(rng, "i32", 9, low=1, high=9), torch.zeros(1, dtype=torch.int32))).to(TYPES[kind])
         value = wide(x).sum() if op == "add" else wide(x).max()
-        return Case((x, zeros(kind, 2)), {1: Near(np.array([value, 0.0]))})
+        return Case((x, zeros(kind, cells)), {1: Near(np.array([value, *[0.0] * (cells - 1)]))})
 
-    return Configuration("atomics", f"scalar {op} {kind}", atomic_scalar, (9,), {"OP": op, "num_warps": 1}, make)
+    name = f"scalar {op} {kind} {cells} cells"
+    return Configuration("atomics", name, atomic_scalar, (9,), {"OP": op, "num_warps": 1}, make)
 
 
 def _compare(kind: str) -> Configuration:
@@ -380,7 +381,8 @@ def _paged(kind: str) -> Configuration:
 CONFIGURATIONS = (
     *(_atomic(op, kind) for op in ("add", "max", "min", "xchg") for kind in ("i32", "i64", "u32", "u64")),
     *(_atomic(op, kind) for op in ("and", "or", "xor") for kind in ("i32", "i64")),
-    *(_atomic("add", kind, cells=8) for kind in ("fp16", "bf16", "fp32", "fp64")),  # odd ends: see docs/emulator.md
+    *(_atomic("add", kind, cells=cells) for kind in ("fp16", "bf16", "fp32", "fp64") for cells in (8, 7)),
+    *(_single("add", kind, cells) for kind in ("fp16", "bf16") for cells in (1, 7)),
     *(_atomic(op, "fp32") for op in ("max", "min", "xchg")),
     *(_atomic("add", "i32", sem, scope) for sem in ("relaxed", "acquire", "release") for scope in ("cta", "gpu", "sys")),
     _atomic("add", "fp32", "relaxed", cells=1), _atomic("add", "i32", "relaxed", cells=1),
