@@ -60,7 +60,7 @@ def parse(data: bytes, where: str) -> dict[str, Any]:
     if len(data) > MAX_BYTES:
         raise InputError.one(where, f"at most {MAX_BYTES} bytes", "more")
     try:
-        value = tomllib.loads(data.decode("utf-8"))
+        value: dict[str, Any] = tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # what the parser and the decoder raise are ValueErrors
         raise InputError.one(where, "TOML", str(error)[:200]) from None
     _check(value, where)
