@@ -116,6 +116,8 @@ def _at(value: Any, path: tuple[Any, ...], chance: random.Random, odd: tuple[Any
 
 def _other(value: Any, chance: random.Random, odd: tuple[Any, ...]) -> Any:
     """Another value in the place of one: near it, or far from it."""
+    if isinstance(value, Pairs):
+        return chance.choice(odd)
     match chance.randrange(6):
         case 0 if isinstance(value, str) and value:
             at = chance.randrange(len(value))
