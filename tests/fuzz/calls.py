@@ -209,7 +209,9 @@ class Calls:
         assert Trace.parse(trace.to_bytes(), "again") == trace
 
     def deny(self, data: bytes) -> None:
-        deny = Deny.read(_text(data))
+        """Given as a text and as a file."""
+        deny = Deny.read(f"@{self._file(data, 'deny.txt')}")
+        assert Deny.read(_text(data)) is not None
         manifest = Bundle.decode(self._code.bundle, "x").manifest
         assert all(deny.of(variant) in ("", *deny.entries) for variant in manifest.variants)
 

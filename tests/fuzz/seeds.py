@@ -125,11 +125,24 @@ CONSTANTS = (
 TARGETS = ("gfx942", "hip:gfx950", "cuda:90", "gfx942:xnack+", "hip:gfx942:sramecc+:xnack-")
 REFERENCES = ("host:5000/team/repo:tag", f"registry.example/a/b@{Digest.of(b'x')}")
 START = {
-    **{"event": "start", "id": 1, "at": 10, "route": "jit", "phase": "serving", "rank": 0, "thread": 1},
-    **{"kernel": "k", "module": "program", "key": "k[hip:gfx942](x:*fp32:DS,n:i32)", "options": {"num_warps": "4"}},
-    **{"arguments": [["x", ":*fp32:DS"], ["n", ":i32"]], "stack": ["program:step:12"], "constexprs": ["B"]},
-    **{"values": {"x": {"address": 4096, "storage": 64, "shape": [16]}, "n": "16", "t": ["1", "2"]}},
-    **{"unspecialised": [], "heuristic": ["B"], "tuned": ["num_warps"]},
+    "event": "start",
+    "id": 1,
+    "at": 10,
+    "route": "jit",
+    "phase": "serving",
+    "rank": 0,
+    "thread": 1,
+    "kernel": "k",
+    "module": "program",
+    "key": "k[hip:gfx942](x:*fp32:DS,n:i32)",
+    "options": {"num_warps": "4"},
+    "arguments": [["x", ":*fp32:DS"], ["n", ":i32"]],
+    "stack": ["program:step:12"],
+    "constexprs": ["B"],
+    "values": {"x": {"address": 4096, "storage": 64, "shape": [16]}, "n": "16", "t": ["1", "2"]},
+    "unspecialised": [],
+    "heuristic": ["B"],
+    "tuned": ["num_warps"],
 }
 _AT = {"at": 1, "rank": None, "phase": "startup"}
 _EVENTS = (
@@ -153,7 +166,7 @@ _EVENTS = (
     {"event": "fault", "at": 3, "message": "lost"},
 )
 EVENTS = b"".join(json.dumps(event).encode() + b"\n" for event in _EVENTS)
-DENY = b"sha256:0123456789ab\n# a remark\n0123456789abcdef;" + VARIANT.encode()
+DENY = b"sha256:0123456789ab\n0123456789abcdef\n" + VARIANT.encode()
 BENCH = (
     Run(
         benchmark="launch",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -30,9 +29,9 @@ TABLE: tuple[str, ...] = (
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Parser]]:
+def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Parser]:
     folder = tmp_path_factory.mktemp("parsers")
-    yield {parser.name: parser for parser in parsers.parsers(Code(folder / "code"), folder)}
+    return {parser.name: parser for parser in parsers.parsers(Code(folder / "code"), folder)}
 
 
 def test_the_table_is_whole(known):
