@@ -23,16 +23,16 @@ FOLDER = Path(__file__).parent
 if __name__ == "__main__":
     sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
 
-import seeds
-from calls import Calls
-from mutations import damaged, in_time
-from seeds import Code
-from structured import json_changed, lines_changed, toml_changed
-from tampering import lined, put_together, taken_apart, with_text
+import seeds  # noqa: E402
+from calls import Calls  # noqa: E402
+from mutations import damaged, in_time  # noqa: E402
+from seeds import Code  # noqa: E402
+from structured import json_changed, lines_changed, toml_changed  # noqa: E402
+from tampering import lined, put_together, taken_apart, with_text  # noqa: E402
 
-from aotkern.bundle import Bundle
-from aotkern.errors import AotkernError, EmulatorError, InputError, IntegrityError, TrustError
-from aotkern.escape import visible_text
+from aotkern.bundle import Bundle  # noqa: E402
+from aotkern.errors import AotkernError, EmulatorError, InputError, IntegrityError, TrustError  # noqa: E402
+from aotkern.escape import visible_text  # noqa: E402
 
 SECONDS = 10
 """For one input."""
