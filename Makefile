@@ -26,11 +26,14 @@ asan: $(VENV)/test.stamp
 	ASAN_OPTIONS=detect_leaks=0 AOTKERN_TEST_CFLAGS="$(SANITIZERS)" PYTHONMALLOC=malloc \
 	$(BIN)/python -m pytest -n 0 tests/loader/test_native.py tests/loader/test_native_state.py tests/loader/test_native_hostile.py
 
-# Programs that are made up, by the thousand: what is served against what the JIT makes. A seed of its own each time.
+# Programs that are made up, by the thousand: what is served against what the JIT makes. Then every parser against made-up
+# input, for so many seconds of processor time; that prints the table of SECURITY.md. A seed of its own each time.
 CASES ?= 1500
+SECONDS ?= 300
 SEED ?= $(shell date +%s)
 fuzz: $(VENV)/test.stamp
 	AOTKERN_FUZZ_CASES=$(CASES) AOTKERN_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest -n $(JOBS) tests/fuzz
+	$(BIN)/python -m tests.fuzz.parsers --seconds $(SECONDS) --seed $(SEED)
 
 # Building for, and serving, programs that bring another tested version of Triton: a virtual environment for each.
 tritons: $(TRITONS:%=.venv-triton-%/tested)

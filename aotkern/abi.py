@@ -18,6 +18,8 @@ from aotkern.spec import VariantKey
 
 SCRATCH_POINTERS = 2
 """Pointers that Triton appends to the parameters of every kernel."""
+MAX_BYTES = 1 << 16
+"""Most bytes of an argument buffer: twice what CUDA takes. A manifest may state any offset."""
 
 _STRUCT: Mapping[str, struct.Struct] = {
     **{f"i{8 * size}": struct.Struct(f"<{code}") for size, code in ((1, "b"), (2, "h"), (4, "i"), (8, "q"))},
@@ -68,7 +70,7 @@ class Layout:
         """Hold the parameters of a key against the arguments that the code object states.
 
         Raises:
-            IntegrityError: They differ in number or in size.
+            IntegrityError: They differ in number or in size, lie on one another, or end after `MAX_BYTES`.
         """
         visible = [argument for argument in arguments if not argument.kind.startswith("hidden_")]
         where = f"{key}: arguments of the code object"
@@ -86,7 +88,12 @@ class Layout:
         ):
             if size != want:
                 raise IntegrityError.one(where, f"{want} bytes for {name}", f"{size}")
-        end = max(argument.offset + argument.size for argument in visible)
+        end = 0
+        for argument in visible:
+            if not end <= argument.offset <= MAX_BYTES - argument.size:
+                found = f"{argument.size} bytes at {argument.offset}"
+                raise IntegrityError.one(where, f"one after the other, from {end} to {MAX_BYTES} bytes", found)
+            end = argument.offset + argument.size
         return cls(slots, (scratch[0].offset, scratch[1].offset), end)
 
     def pack(self, values: Sequence[Value], scratch: tuple[int, int] = (0, 0)) -> bytearray:

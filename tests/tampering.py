@@ -10,23 +10,37 @@ from typing import Any
 import zstandard
 
 from aotkern.bundle import _PREFIX, MAGIC, VERSION, Bundle
-from aotkern.canonical import dumps, loads
+from aotkern.canonical import dumps
 from aotkern.digest import Digest
 
 
 def with_manifest(data: bytes, change: Callable[[Any], object]) -> bytes:
     """A bundle whose manifest was changed as a JSON document, with every digest made anew."""
-    size = _PREFIX.unpack_from(data)[2]
-    header = loads(data[_PREFIX.size : _PREFIX.size + size], "header")
-    blocks = data[_PREFIX.size + size + header["manifest"][0] :]
     document = json.loads(Bundle.decode(data, "x").manifest_bytes())
     change(document)
     lines = ",\n".join(f"{dumps(name)}:{lined(value)}" for name, value in document.items())
-    text = f"{{{lines}}}\n".encode()
+    return with_text(data, f"{{{lines}}}\n".encode())
+
+
+def with_text(data: bytes, text: bytes) -> bytes:
+    """A bundle with these bytes as its manifest, and every digest made anew."""
+    header, blocks = taken_apart(data)
+    header = json.loads(header)
+    blocks = blocks[header["manifest"][0] :]
     frame = zstandard.ZstdCompressor(level=3, write_content_size=True).compress(text)
     header["manifest"] = [len(frame), len(text), str(Digest.of(frame)), 0]
-    raw = dumps(header).encode()
-    return _PREFIX.pack(MAGIC, VERSION, len(raw), hashlib.sha256(raw).digest()) + raw + frame + blocks
+    return put_together(dumps(header).encode(), frame + blocks)
+
+
+def taken_apart(data: bytes) -> tuple[bytes, bytes]:
+    """The header of a bundle, and what follows it."""
+    end = _PREFIX.size + _PREFIX.unpack_from(data)[2]
+    return data[_PREFIX.size : end], data[end:]
+
+
+def put_together(header: bytes, rest: bytes) -> bytes:
+    """A bundle with this header, whose digest is made anew."""
+    return _PREFIX.pack(MAGIC, VERSION, len(header), hashlib.sha256(header).digest()) + header + rest
 
 
 def lined(value: Any) -> str:

@@ -27,6 +27,7 @@ RUN_TIME = (
     "digest",
     "canonical",
     "fields",
+    "tomlfile",
     "spec",
     "codeobject",
     "manifest",

@@ -8,22 +8,17 @@ Unknown names are errors, because a misspelt bound would bind nothing. The JSON 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from aotkern import tomlfile
 from aotkern.audit.replay.drive import PHASES
 from aotkern.audit.resources import BOUNDS, Rule
 from aotkern.errors import InputError, Problem, ProblemsError
 from aotkern.fields import Fields
 from aotkern.target import Target
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # the same parser under its older name
-    import tomli as tomllib
 
 VERSION = 1
 
@@ -160,23 +155,14 @@ class Policy:
         Raises:
             InputError: The file cannot be read, or anything in it is wrong; all problems at once.
         """
-        try:
-            value = tomllib.loads(path.read_text("utf-8"))
-        except OSError as error:
-            reason = error.strerror or str(error)
-            advice = "; `aotkern audit --init` writes one" if isinstance(error, FileNotFoundError) else ""
-            raise InputError.one(str(path), "a policy that can be read", reason + advice) from error
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise InputError.one(str(path), "TOML", str(error)) from error
+        value = tomlfile.read(path, "a policy", advice="`aotkern audit --init` writes one")
         return cls.from_values(value, str(path))
 
     @classmethod
     def from_values(cls, value: Mapping[str, Any], where: str) -> Policy:
         """As `read`, from parsed TOML."""
-        version = value.get("version")
-        if version != VERSION or type(version) is not int:
-            found = "nothing" if version is None else repr(version)[:60]
-            raise InputError.one(f"{where}: version", f"version = {VERSION}", found)
+        if wrong := tomlfile.version_problems(value, where, VERSION):
+            raise InputError(wrong)
         return _Reader(where).policy(value)
 
 

@@ -6,11 +6,11 @@ makes a trace of them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from aotkern.canonical import loads
 from aotkern.errors import IntegrityError
 from aotkern.trace import Row, Trace, row
 from aotkern.triton_bridge.imports import AfterImport
@@ -41,15 +41,16 @@ def record() -> Iterator[list[Trace]]:
 def collect(folder: Path) -> Trace:
     """The trace of everything that recorded processes left in a folder.
 
-    A line that was cut short when its process was killed is left out.
+    A line that is no row of a trace is left out: one that was cut short when its process was killed, or damaged later.
     """
     rows: list[Row] = []
     for path in sorted(folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns):
         for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1):
             try:
-                value = json.loads(line)
-                if "event" not in value:  # the head of the file is an event of the sink
-                    rows.append(row({key: item for key, item in value.items() if key != "lost"}, f"line {number}"))
-            except (ValueError, IntegrityError):
+                value = loads(line.encode(), f"line {number}")
+                fields = value if isinstance(value, dict) else {}
+                if "event" not in fields:  # the head of the file is an event of the sink
+                    rows.append(row({key: item for key, item in fields.items() if key != "lost"}, f"line {number}"))
+            except IntegrityError:
                 continue
     return Trace.of(rows)

@@ -103,12 +103,15 @@ class SigningKey:
             MissingToolError: The cryptography library is not installed.
         """
         ed25519, serialization = _library()
-        from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
+        from cryptography.exceptions import InternalError, UnsupportedAlgorithm  # noqa: PLC0415
 
         try:
             private = serialization.load_pem_private_key(data, passphrase)
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-            raise InputError.one(where, "a private key in PEM, and its passphrase if it has one", str(error)) from None
+            found = str(error)[:200] or type(error).__name__
+            raise InputError.one(where, "a private key in PEM, and its passphrase if it has one", found) from None
+        except InternalError:  # an X448 key of another length: OpenSSL refuses it with an error that nobody foresaw
+            raise InputError.one(where, "an ed25519 key", "a key that the library cannot read") from None
         if not isinstance(private, ed25519.Ed25519PrivateKey):
             raise InputError.one(where, "an ed25519 key", type(private).__name__)
         return cls(private)

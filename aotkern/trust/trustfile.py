@@ -25,7 +25,6 @@ required, so that nothing is trusted by default; unknown fields are errors.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,19 +32,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from aotkern import tomlfile
 from aotkern.digest import Digest
 from aotkern.errors import InputError, Problem
 from aotkern.fields import Fields
 from aotkern.target import Target
 from aotkern.trust.keys import PublicKey
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # the same parser under its older name
-    import tomli as tomllib
-
 VERSION = 1
-MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,26 +116,20 @@ class Trust:
         Raises:
             InputError: The file cannot be read, or anything in it is wrong; all problems at once.
         """
-        try:
-            with path.open("rb") as file:
-                data = file.read(MAX_BYTES + 1)
-        except OSError as error:
-            raise InputError.one(str(path), "a trust file that can be read", error.strerror or str(error)) from error
-        return cls.parse(data, str(path))
+        return cls.from_values(tomlfile.read(path, "a trust file"), str(path))
 
     @classmethod
     def parse(cls, data: bytes, where: str) -> Trust:
         """As `read`, from bytes."""
-        if len(data) > MAX_BYTES:
-            raise InputError.one(where, f"at most {MAX_BYTES} bytes", "more")
-        try:
-            value = tomllib.loads(data.decode("utf-8"))
-        except (ValueError, RecursionError) as error:  # what the parser and the decoder raise are ValueErrors
-            raise InputError.one(where, "TOML", str(error)[:200]) from None
-        if (version := value.get("version")) != VERSION or isinstance(version, bool):
-            raise InputError.one(f"{where}: version", f"version = {VERSION}", repr(version)[:60])
+        return cls.from_values(tomlfile.parse(data, where), where)
+
+    @classmethod
+    def from_values(cls, value: Mapping[str, Any], where: str) -> Trust:
+        """As `read`, from parsed TOML."""
+        if wrong := tomlfile.version_problems(value, where, VERSION):
+            raise InputError(wrong)
         problems: list[Problem] = []
-        form = Fields(value, where, ("version", "revoked", "key", "rule"), problems)
+        form = Fields(dict(value), where, ("version", "revoked", "key", "rule"), problems)
         keys = tuple(map(_key, form.items("key", ("name", "id", "public", "from", "until"))))
         by_name = {key.name: key.public.id for key in keys}
         if len(by_name) != len(keys) or len(set(by_name.values())) != len(keys):

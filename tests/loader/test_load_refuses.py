@@ -92,6 +92,17 @@ def object_no_arguments(document):
         row["code"]["arguments"] = []
 
 
+def object_argument_far_away(document):
+    """The buffer of a launch would have gigabytes."""
+    for row in document["objects"]:
+        row["code"]["arguments"][-1][0] = 1 << 33
+
+
+def object_arguments_on_one_another(document):
+    for row in document["objects"]:
+        row["code"]["arguments"][1][0] = row["code"]["arguments"][0][0]
+
+
 def object_symbol(document):
     for row in document["objects"]:
         row["code"]["symbol"] = 5
@@ -110,7 +121,7 @@ def object_flags(document):
 CHANGES = (
     rename, swap, drop, add, twice, option_set, option_name, kernel_name, kernel_more, kernel_twice, variant_twice,
     variant_order, variant_target, variant_key, variant_object, object_arguments, object_no_arguments, object_symbol,
-    object_facts, object_flags,
+    object_facts, object_flags, object_argument_far_away, object_arguments_on_one_another,
 )  # fmt: skip
 
 

@@ -13,7 +13,8 @@ from vouching import GFX942, key, key_table, rule_table, trust, trust_text
 from aotkern.digest import Digest
 from aotkern.errors import InputError
 from aotkern.target import Target
-from aotkern.trust.trustfile import MAX_BYTES, Trust
+from aotkern.tomlfile import MAX_BYTES
+from aotkern.trust.trustfile import Trust
 
 A, B = key_table("a", key(1)), key_table("b", key(2))
 GOOD = trust_text(

@@ -19,20 +19,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Union
 
+from aotkern import tomlfile
 from aotkern.errors import InputError, Problem
 from aotkern.fields import Fields
 from aotkern.spec import Constant
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # the same parser under its older name
-    import tomli as tomllib
 
 VERSION = 1
 LOWEST, HIGHEST = -(2**63), 2**64 - 1
@@ -109,21 +104,13 @@ def read(path: Path) -> tuple[Calls, ...]:
     Raises:
         InputError: The file cannot be read, or anything in it is wrong; all problems at once.
     """
-    try:
-        value = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise InputError.one(str(path), "a domain that can be read", error.strerror or str(error)) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError.one(str(path), "TOML", str(error)) from error
-    return from_values(value, str(path))
+    return from_values(tomlfile.read(path, "a domain"), str(path))
 
 
 def from_values(value: Mapping[str, Any], where: str) -> tuple[Calls, ...]:
     """As `read`, from parsed TOML."""
-    problems: list[Problem] = []
+    problems = list(tomlfile.version_problems(value, where, VERSION))
     form = Fields(dict(value), where, ("version", "call"), problems)
-    if form.get("version") != VERSION:
-        problems.append(Problem(f"{where}: version", str(VERSION), repr(form.get("version"))[:60]))
     rows = form.get("call")
     if not isinstance(rows, list) or not rows:
         problems.append(Problem(f"{where}: call", "one or more [[call]] tables", repr(rows)[:60]))
@@ -137,7 +124,7 @@ def from_values(value: Mapping[str, Any], where: str) -> tuple[Calls, ...]:
 def _calls(value: object, where: str, problems: list[Problem]) -> Calls:
     options = ("options",) if isinstance(value, dict) and "options" in value else ()
     form = Fields(value, where, ("kernel", "arguments", *options), problems)
-    arguments, given = form.get("arguments"), form.get("options") or {}
+    arguments, given = form.get("arguments"), form.get("options") if options else {}
     if not isinstance(arguments, dict) or not isinstance(given, dict):
         problems.append(Problem(where, "tables `arguments` and `options`", "something else"))
         arguments, given = {}, {}
@@ -183,13 +170,18 @@ def _tensors(value: dict[str, Any], where: str, problems: list[Problem]) -> Tens
     elements = value["tensor"] if isinstance(value["tensor"], list) else [value["tensor"]]
     if not elements or not all(isinstance(element, str) for element in elements):
         problems.append(Problem(f"{where}: tensor", "one or more element types", repr(value["tensor"])[:80]))
-    aligned = {True: (True,), False: (False,), "both": (True, False)}.get(value.get("aligned", "both"))
-    small = {"small": (True,), "large": (False,), "both": (True, False)}.get(value.get("storage", "both"))
+    aligned = _chosen(value.get("aligned", "both"), ((True, (True,)), (False, (False,)), ("both", (True, False))))
+    small = _chosen(value.get("storage", "both"), (("small", (True,)), ("large", (False,)), ("both", (True, False))))
     if aligned is None:
         problems.append(Problem(f"{where}: aligned", 'true, false or "both"', repr(form.get("aligned"))[:60]))
     if small is None:
         problems.append(Problem(f"{where}: storage", '"small", "large" or "both"', repr(form.get("storage"))[:60]))
     return Tensors(tuple(map(str, elements)), aligned or (True,), small or (True,))
+
+
+def _chosen(value: object, words: tuple[tuple[bool | str, tuple[bool, ...]], ...]) -> tuple[bool, ...] | None:
+    """What a word means, or None where it is no word: lists are none, and neither is 1, which equals true."""
+    return next((meaning for word, meaning in words if type(word) is type(value) and word == value), None)
 
 
 def _integers(value: dict[str, Any], where: str, problems: list[Problem]) -> Integers:

@@ -15,19 +15,14 @@ The schema is shipped as `jit-budget.schema.json`.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from aotkern import tomlfile
 from aotkern.errors import InputError, Problem
 from aotkern.fields import Fields
 from aotkern.triton_bridge.budget import MODES, Budget, PhaseBudget
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # the same parser under its older name
-    import tomli as tomllib
 
 VERSION = 1
 
@@ -38,22 +33,14 @@ def read(path: Path) -> Budget:
     Raises:
         InputError: The file cannot be read, or anything in it is wrong; all problems at once.
     """
-    try:
-        value = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise InputError.one(str(path), "a budget that can be read", error.strerror or str(error)) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError.one(str(path), "TOML", str(error)) from error
-    return from_values(value, str(path))
+    return from_values(tomlfile.read(path, "a budget"), str(path))
 
 
 def from_values(value: Mapping[str, Any], where: str) -> Budget:
     """As `read`, from parsed TOML."""
-    problems: list[Problem] = []
+    problems = list(tomlfile.version_problems(value, where, VERSION))
     names = ("version", *(name for name in ("mode", "phases") if name in value))
     top = Fields(dict(value), where, names, problems)
-    if top.get("version") != VERSION:
-        problems.append(Problem(f"{where}: version", str(VERSION), repr(top.get("version"))[:60]))
     mode: Any = top.get("mode") if top.has("mode") else "observe"
     if mode not in MODES:
         problems.append(Problem(f"{where}: mode", f"one of {', '.join(MODES)}", repr(mode)[:60]))

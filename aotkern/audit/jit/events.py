@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from aotkern.audit.jit import eventfields as fields
 from aotkern.errors import AotkernError
 from aotkern.spec import ArgumentSpec, Constant, Fixed, VariantKey
 
@@ -187,7 +188,7 @@ def _events(lines: Iterable[str | Mapping[str, Any]]) -> Iterator[Mapping[str, A
         elif line.strip():
             try:
                 value = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 value = None
             yield value if isinstance(value, dict) and isinstance(value.get("event"), str) else None
 
@@ -198,9 +199,9 @@ def _read_one(number: int, lines: Iterable[str | Mapping[str, Any]]) -> Log:
         try:
             if event is None:
                 raise ValueError("a damaged line")
-            reader.lost += int(event.get("lost", 0))
+            reader.lost += fields.integer(event.get("lost", 0))
             reader.take(event)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, ValueError):
             reader.lost += 1
     return reader.log()
 
@@ -222,31 +223,37 @@ class _Reader:
         """One event; kinds that are not known here come from later versions, and say nothing about compiles."""
         match event["event"]:
             case "start":
-                self.compiles[event["id"]] = _compile(self.number, event)
-            case "end" if event["id"] in self.compiles:
-                self.compiles[event["id"]] = _ended(self.compiles[event["id"]], event)
+                self.compiles[fields.integer(event["id"])] = _compile(self.number, event)
+            case "end" if (number := fields.integer(event["id"])) in self.compiles:
+                self.compiles[number] = _ended(self.compiles[number], event)
             case "tune-start":
-                self.tunings[event["id"]] = _tuning(self.number, event)
-            case "tune-end" if event["id"] in self.tunings:
-                done = self.tunings[event["id"]]
-                self.tunings[event["id"]] = replace(done, seconds=float(event["seconds"]), best=event.get("best"))
+                self.tunings[fields.integer(event["id"])] = _tuning(self.number, event)
+            case "tune-end" if (number := fields.integer(event["id"])) in self.tunings:
+                seconds, best = fields.seconds(event["seconds"]), fields.optional_text(event.get("best"))
+                self.tunings[number] = replace(self.tunings[number], seconds=seconds, best=best)
             case _:
                 self._note(event)
 
     def _note(self, event: Mapping[str, Any]) -> None:
         match event["event"]:
             case "process":
-                self.process = Process(int(event["pid"]), str(event["host"]), str(event.get("command", "")))
+                host, command = fields.text(event["host"]), fields.text(event.get("command", ""))
+                self.process = Process(fields.integer(event["pid"]), host, command)
             case "triton":
-                self.process = replace(self.process, triton=(*self.process.triton, str(event["version"])))
-                self.watched += map(str, event["watched"])
-                self.missing += map(str, event["missing"])
+                version, watched, missing = (
+                    fields.text(event["version"]),
+                    fields.texts(event["watched"]),
+                    fields.texts(event["missing"]),
+                )
+                self.process = replace(self.process, triton=(*self.process.triton, version))
+                self.watched += watched
+                self.missing += missing
             case "interpreter":
                 self.interpreted = 1
             case "foreign":
-                self.foreign.append(str(event["system"]))
+                self.foreign.append(fields.text(event["system"]))
             case "fault":
-                self.faults.append(str(event["message"]))
+                self.faults.append(fields.text(event["message"]))
 
     def log(self) -> Log:
         """What was gathered."""
@@ -265,21 +272,24 @@ class _Reader:
 
 def _compile(process: int, event: Mapping[str, Any]) -> Compile:
     def names(field_name: str) -> frozenset[str]:
-        return frozenset(map(str, event.get(field_name, ())))
+        return frozenset(fields.texts(event.get(field_name, ())))
 
+    options = fields.table(event.get("options", {}))
     return Compile(
         process=process,
-        at=int(event["at"]),
-        route=str(event["route"]),
-        phase=str(event["phase"]),
-        rank=event.get("rank"),
-        kernel=str(event["kernel"]),
-        module=str(event.get("module", "")),
-        key=str(event["key"]),
-        arguments=tuple((str(name), parse_spec(str(text))) for name, text in event.get("arguments", ())),
-        options={str(name): str(text) for name, text in event.get("options", {}).items()},
-        values=dict(event.get("values", {})),
-        stack=tuple(map(str, event.get("stack", ()))),
+        at=fields.integer(event["at"]),
+        route=fields.text(event["route"]),
+        phase=fields.text(event["phase"]),
+        rank=fields.rank(event),
+        kernel=fields.text(event["kernel"]),
+        module=fields.text(event.get("module", "")),
+        key=fields.text(event["key"]),
+        arguments=tuple(
+            (name, parse_spec(text)) for name, text in map(fields.pair, fields.sequence(event.get("arguments", ())))
+        ),
+        options={name: fields.constant(text) for name, text in options.items()},
+        values={name: fields.argument(value) for name, value in fields.table(event.get("values", {})).items()},
+        stack=tuple(fields.texts(event.get("stack", ()))),
         constexprs=names("constexprs"),
         unspecialised=names("unspecialised"),
         heuristic=names("heuristic"),
@@ -299,22 +309,22 @@ def _ended(begun: Compile, event: Mapping[str, Any]) -> Compile:
     return replace(
         begun,
         outcome=Outcome(event["outcome"]),
-        seconds=float(event["seconds"]),
-        object=event.get("object"),
-        error=event.get("error"),
+        seconds=fields.seconds(event["seconds"]),
+        object=fields.optional_text(event.get("object")),
+        error=fields.optional_text(event.get("error")),
     )
 
 
 def _tuning(process: int, event: Mapping[str, Any]) -> Tuning:
     return Tuning(
         process=process,
-        at=int(event["at"]),
-        phase=str(event["phase"]),
-        rank=event.get("rank"),
-        kernel=str(event["kernel"]),
-        module=str(event["module"]),
-        key={str(name): str(text) for name, text in event["tuning_key"].items()},
-        configs=int(event["configs"]),
+        at=fields.integer(event["at"]),
+        phase=fields.text(event["phase"]),
+        rank=fields.rank(event),
+        kernel=fields.text(event["kernel"]),
+        module=fields.text(event["module"]),
+        key={name: fields.text(text) for name, text in fields.table(event["tuning_key"]).items()},
+        configs=fields.integer(event["configs"]),
     )
 
 

@@ -80,7 +80,7 @@ def never_began(folder: Path, budget: Budget) -> str:
     for row in rows:
         try:
             begun.add(str(json.loads(row)["phase"]))
-        except (ValueError, LookupError, TypeError):
+        except (ValueError, LookupError, TypeError, RecursionError):
             continue
     missing = [row.phase for row in budget.phases if row.phase not in begun]
     return f"phase {' and '.join(missing)} never began, so nothing is known of it" if missing else ""

@@ -34,21 +34,16 @@ Nothing here knows what the settings mean: they go to the server as they are.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aotkern import tomlfile
 from aotkern.audit.replay.lengths import Stream
 from aotkern.errors import InputError, Problem
 from aotkern.fields import Fields
 from aotkern.target import Target
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # the same parser under its older name
-    import tomli as tomllib
 
 VERSION = 1
 JIT, BUNDLE = "jit", "bundle"
@@ -155,26 +150,18 @@ class Workload:
         Raises:
             InputError: The file cannot be read, or anything in it is wrong; all problems at once.
         """
-        try:
-            value = tomllib.loads(path.read_text("utf-8"))
-        except OSError as error:
-            raise InputError.one(str(path), "a workload that can be read", error.strerror or str(error)) from error
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise InputError.one(str(path), "TOML", str(error)) from error
-        return cls.from_values(value, str(path))
+        return cls.from_values(tomlfile.read(path, "a workload"), str(path))
 
     @classmethod
     def from_values(cls, value: Mapping[str, Any], where: str) -> Workload:
         """As `read`, from parsed TOML."""
-        problems: list[Problem] = []
+        problems = list(tomlfile.version_problems(value, where, VERSION))
         settings = value.get("settings", {})
         optional = tuple(name for name in ("requests", "sweep") if name in value)
         names = ("version", "name", "server", "scheduler", "arms", *optional)
         form = Fields({key: item for key, item in value.items() if key != "settings"}, where, names, problems)
         if not optional:
             problems.append(Problem(where, "requests, or a sweep", "neither"))
-        if form.get("version") != VERSION:
-            problems.append(Problem(f"{where}: version", str(VERSION), repr(form.get("version"))[:60]))
         arms = form.get("arms") if isinstance(form.get("arms"), dict) else {}
         if not arms or not isinstance(arms, dict) or not isinstance(settings, dict):
             problems.append(Problem(where, "tables [arms.NAME] and [settings]", "none, or something else"))
@@ -209,7 +196,7 @@ def _requests(value: object, where: str, problems: list[Problem]) -> Requests:
     names = ("input", "output", "range_ratio", "seed", "warmup", "scored", "concurrency")
     form = Fields(value, where, names, problems)
     ratio = form.get("range_ratio")
-    if not isinstance(ratio, (int, float)) or not 0 < ratio <= 1:
+    if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or not 0 < ratio <= 1:
         problems.append(Problem(f"{where}.range_ratio", "a number above 0, at most 1", repr(ratio)[:60]))
         ratio = 1.0
     counts = {name: form.count(name, bits=32) for name in names if name != "range_ratio"}
@@ -245,7 +232,7 @@ def _limits(value: object, where: str, problems: list[Problem]) -> Limits:
 def _arm(name: str, value: object, common: Mapping[str, Any], where: str, problems: list[Problem]) -> Arm:
     optional = ("settings",) if isinstance(value, dict) and "settings" in value else ()
     form = Fields(value, where, ("target", "kind", *optional), problems)
-    kind, own, target = form.text("kind"), form.get("settings") or {}, Target.parse("gfx950")
+    kind, own, target = form.text("kind"), form.get("settings") if optional else {}, Target.parse("gfx950")
     if kind not in (JIT, BUNDLE) or not isinstance(own, dict):
         problems.append(Problem(where, f'kind = "{JIT}" or "{BUNDLE}", and a table `settings`', repr(kind)[:60]))
         own = {}
