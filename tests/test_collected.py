@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
 from pathlib import Path
 
 import pytest
@@ -22,4 +23,4 @@ def test_no_folder_of_tests_is_left_out(pytestconfig: pytest.Config) -> None:
 def test_each_file_has_a_name_of_its_own() -> None:
     """Modules of tests are imported by their bare names."""
     names = sorted(path.name for path in TESTS.rglob("test_*.py"))
-    assert not [name for name, other in zip(names, names[1:], strict=False) if name == other]
+    assert not [name for name, other in itertools.pairwise(names) if name == other]

@@ -41,9 +41,7 @@ def spin(x, out, n):
 def strange(x, out, B: tl.constexpr):
     """An instruction that means nothing to an emulator."""
     i = tl.arange(0, B)
-    value = tl.inline_asm_elementwise(
-        "v_cvt_pknorm_i16_f32 $0, $1, $1", "=v,v", [tl.load(x + i)], tl.float32, False, 1
-    )
+    value = tl.inline_asm_elementwise("v_cvt_pknorm_i16_f32 $0, $1, $1", "=v,v", [tl.load(x + i)], tl.float32, False, 1)
     tl.store(out + i, value)
 
 
