@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from aotkern.advice import Advice, Change
 from aotkern.arguments import Pointer, Value
-from aotkern.spec import ArgumentSpec, Constant, Parameter, Runtime
+from aotkern.spec import ArgumentSpec, Constant, DtypeName, Member, Named, Parameter, Record, Runtime, Wrapped
 
 _FITTING = (("i32", -(2**31), 2**31 - 1), ("i64", -(2**63), 2**63 - 1), ("u64", 0, 2**64 - 1))
 """The types that Triton gives an integer without an annotation, in the order in which it takes them."""
@@ -79,8 +82,30 @@ def _declare(name: str, parameter: Parameter, value: Value) -> tuple[Advice, ...
 
 
 def python(constant: Constant) -> str:
-    """A constant as it is written in a declaration."""
-    text = constant.text
-    if text in ("nan", "inf", "-inf"):
-        return f'float("{text}")'
-    return f"tl.{text[1:]}" if text.startswith("@") else text.removeprefix("&")
+    """A constant as it is written in a declaration: what it names by module and name, for an import."""
+    return _python(constant.value)
+
+
+def _python(value: Any) -> str:
+    if isinstance(value, Named):
+        return f"{value.module}.{value.name}"
+    if isinstance(value, Member):
+        return f"{_python(value.of)}.{value.name}"
+    if isinstance(value, Record):
+        return f"{_python(value.of)}({_items(value)})"
+    if isinstance(value, Wrapped):
+        return f"tl.constexpr({_python(value.value)})"
+    if isinstance(value, DtypeName):
+        return f"tl.{value.name}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_python, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return Constant.of(value).text
+
+
+def _items(record: Record) -> str:
+    items = [_python(item) for item in record.items]
+    if not record.fields:
+        return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+    return ", ".join(f"{field}={item}" for field, item in zip(record.fields, items, strict=True))

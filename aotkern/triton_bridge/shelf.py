@@ -170,7 +170,8 @@ class Shelf:
         if namesake is None:
             return f"{name}: no bundle has this kernel"
         built = namesake.entry.source.short
-        return f"{name}: stale: its source has changed since it was built (built {built}, installed {source.short})"
+        changed = "its source, or a value that it reads, is not what it was when it was built"
+        return f"{name}: stale: {changed} (built {built}, installed {source.short})"
 
     def choose(
         self,

@@ -106,7 +106,10 @@ def test_what_computes_the_same_is_served(made, tmp_path, changes, name):
     ids=["callee", "global", "kernel"],
 )
 def test_what_was_edited_is_stale_and_named(made, tmp_path, old, new):
-    with pytest.raises(MissError, match=r"skewed\.put: stale: its source has changed since it was built \(built "):
+    with pytest.raises(
+        MissError,
+        match=r"skewed\.put: stale: its source, or a value that it reads, is not what it was when it was built \(built ",
+    ):
         served(made[1], module(tmp_path / "then", edited(TEXT, (old, new))))
 
 

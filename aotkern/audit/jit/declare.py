@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aotkern.spec import ArgumentSpec, Fixed, Group, Runtime
+from aotkern.dispatchadvice import python
+from aotkern.spec import ArgumentSpec, Constant, Fixed, Group, Runtime
 from aotkern.spec.difference import Arguments
 
 _MANY_CONSTANTS = 16
@@ -63,7 +64,7 @@ def _choice(specs: Sequence[ArgumentSpec], constexpr: bool) -> str:
         texts = [spec.constant.text for spec in unique if isinstance(spec, Fixed)]
         if len(texts) > _MANY_CONSTANTS and all(text.lstrip("-").isdigit() for text in texts):
             return 'Int(classes=("any",))'
-        return f"Constexpr({', '.join(map(_python, texts))})"
+        return f"Constexpr({', '.join(python(Constant(text)) for text in texts)})"
     if all(isinstance(spec, Group) for spec in unique):
         items = zip(*(spec.items for spec in unique if isinstance(spec, Group)), strict=True)
         return f"Tuple({', '.join(_choice(list(column), constexpr=False) for column in items)})"
@@ -96,10 +97,3 @@ def _integer(unique: Sequence[ArgumentSpec], runtimes: Sequence[Runtime]) -> str
     ]
     widest = max((spec.type for spec in runtimes), key=lambda kind: int(kind[1:]), default="i32")
     return f'Int("{widest}", classes=({", ".join(classes)}{"," if len(classes) == 1 else ""}))'
-
-
-def _python(text: str) -> str:
-    """A constant's canonical text as Python source."""
-    if text in ("nan", "inf", "-inf"):
-        return f'float("{text}")'
-    return f"tl.{text[1:]}" if text.startswith("@") else text.removeprefix("&")
