@@ -157,21 +157,21 @@ def write(path: Path, manifest: Manifest, objects: Mapping[Digest, bytes], prove
     return Digest.of(data)
 
 
-def publish(path: Path, data: bytes, *, durable: bool = True) -> None:
+def publish(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o666) -> None:
     """Put a file in place in one step; readers see the old one or the new one, never a part.
 
     Args:
         path: The file.
         data: Its content.
         durable: Wait until the disk has it, so that a power cut cannot leave an empty file under this name.
+        mode: Its permissions, of which the user's umask takes away.
 
     Raises:
         OSError: The disk is full, or the folder cannot be written; no temporary file is left.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    # O_EXCL follows no link, so neither a planted link nor a racing writer is written through. The mode is what the
-    # user's umask leaves of it.
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    # O_EXCL follows no link, so neither a planted link nor a racing writer is written through.
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

@@ -40,6 +40,7 @@ FOLDER = "aotkern-store"
 
 _MEMO = "toolchain"
 _TAG = "CACHEDIR.TAG"
+_MODE = 0o644  # a file that others may write is not believed
 # By the Cache Directory Tagging Specification: backup programs leave such folders out.
 _TAG_TEXT = b"""\
 Signature: 8a477f597d28d172789f06886806bc55
@@ -126,7 +127,7 @@ class Store:
         try:
             self.prepare()
             path.parent.mkdir(mode=0o755, exist_ok=True)
-            publish(path, str(Digest.of(body)).encode() + b"\n" + body, durable=False)
+            publish(path, str(Digest.of(body)).encode() + b"\n" + body, durable=False, mode=_MODE)
         except OSError as error:
             self.problem = f"{path.parent}: {error.strerror or error}"
 
@@ -143,7 +144,7 @@ class Store:
             with suppress(FileExistsError):  # another build was quicker
                 self.root.mkdir()
                 self.root.chmod(0o755)  # whatever the umask says: a folder that a group may write is not believed
-        publish(self.root / _TAG, _TAG_TEXT, durable=False)
+        publish(self.root / _TAG, _TAG_TEXT, durable=False, mode=_MODE)
 
     def entries(self) -> Iterator[tuple[Path, os.stat_result]]:
         """Every file of the store that is an entry; names of any other form are somebody else's."""

@@ -131,6 +131,6 @@ def _remember(memo: Path, rows: dict[str, list[int | str]]) -> None:
 
     try:
         memo.parent.mkdir(parents=True, exist_ok=True)
-        publish(memo, json.dumps(rows, indent=0).encode("ascii"))
+        publish(memo, json.dumps(rows, indent=0).encode("ascii"), mode=0o644)  # others may not write it
     except OSError:
         return  # a read-only cache costs a second, nothing else

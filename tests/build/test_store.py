@@ -87,7 +87,7 @@ def test_a_full_disk_is_noted_and_leaves_nothing(kept, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     store, path = kept
-    monkeypatch.setattr(os, "fchmod", full)
+    monkeypatch.setattr(os, "fdopen", full)
     store.put(Digest.of(b"else"), FACTS, b"data")
     assert store.problem.endswith("No space left on device")
     assert [file for file in store.root.rglob("*") if file.is_file() and file.name != "CACHEDIR.TAG"] == [path]
