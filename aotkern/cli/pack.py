@@ -62,7 +62,8 @@ def pack(
     for slug, group in groups.items():
         part = replace(project, name=f"{name}-{slug}") if slug else project
         path = out / part.file
-        mine = {name: signatures[name] for bundle in group if (name := file_name(bundle)) in signatures}
+        files_of = [file_name(bundle) for bundle in group]
+        mine = {file: signatures[file] for file in files_of if file in signatures}
         data = wheel(part, group, mine)
         _write(path, data)
         targets = [str(bundle.manifest.target) for bundle in group]

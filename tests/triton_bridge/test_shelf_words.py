@@ -15,11 +15,11 @@ def test_nothing_is_made_up_about_a_small_tensor(compile_kernel):
     tensor = Pointer(4096, "fp32", 1 << 20)
     values = {"x": tensor, "out": tensor, "n": 17, "factor": 0.5}
     shelf = Shelf((bundle,), "3.9.0", mixed=True)
-    found = shelf.choose((Prebuilt(bundle, bundle.manifest.kernels[0]),), asked, {}, values)
+    found = shelf.choose((Prebuilt(bundle, bundle.manifest.kernels[0]),), asked, {}, {}, values)
     assert isinstance(found, Refusal)
     assert "2147483648" not in found.reason
     assert "x: storage of at most 2 GiB - 1 -> storage of any size asked for" in found.reason
     assert 'declare x as Pointer("fp32", storage="both"), too' in found.reason
     large = {**values, "x": Pointer(4096, "fp32", 2**31)}
-    told = shelf.choose((Prebuilt(bundle, bundle.manifest.kernels[0]),), asked, {}, large)
+    told = shelf.choose((Prebuilt(bundle, bundle.manifest.kernels[0]),), asked, {}, {}, large)
     assert "x: storage of at most 2 GiB - 1 -> storage over 2 GiB (2147483648 bytes)" in told.reason
